@@ -1,0 +1,23 @@
+// How many CPUs this process may really use. A container may see 64 and be allowed two; starting 64
+// threads there makes everything slower.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+namespace zeroshard {
+
+// The least of the affinity mask and the cgroup quotas, at least 1.
+int usable_cpus();
+
+// CPUs in the calling thread's affinity mask, at least 1.
+int affinity_cpus();
+
+// The smallest CPU quota that the process's cgroup or one of its ancestors sets, rounded up, or
+// nothing where none does. `root` is where /sys/fs/cgroup is looked for and `cgroup_text` is what
+// /proc/self/cgroup says, so that tests can bring their own. Knows cgroup v2 (cpu.max) and v1
+// (cpu.cfs_quota_us). Files that are missing or unreadable set no limit.
+std::optional<int> cgroup_cpus(const std::filesystem::path& root, std::string_view cgroup_text);
+
+}  // namespace zeroshard

@@ -1,0 +1,19 @@
+#include "zeroshard/base/error.h"
+
+#include <utility>
+
+namespace zeroshard {
+
+std::string format_fault(std::string_view area, const Fault& fault) {
+  std::string text = "[" + std::string(area) + "] " + fault.what;
+  if (!fault.value.empty()) text += ": " + fault.value;
+  if (!fault.remedy.empty()) text += "; " + fault.remedy;
+  return text;
+}
+
+Error::Error(std::string_view area, Fault fault, int exit_code)
+    : std::runtime_error(format_fault(area, fault)),
+      fault_(std::move(fault)),
+      exit_code_(exit_code) {}
+
+}  // namespace zeroshard
