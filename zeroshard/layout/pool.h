@@ -1,0 +1,59 @@
+// Sizes of the memory that is allocated once and reused: the gather pool, the bucket ring and the
+// host staging ring. Planner and engine both call these, so that they cannot disagree.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "zeroshard/base/dtype.h"
+#include "zeroshard/layout/prefetch.h"
+
+namespace zeroshard {
+
+// Buffers of one size. Units of equal size share slots, so a slot always fits its unit exactly and
+// the pool cannot fragment.
+struct SlotClass {
+  std::int64_t slot_bytes = 0;
+  std::int64_t slots = 0;
+
+  bool operator==(const SlotClass& other) const = default;
+};
+
+// Memory for full units at stage 3.
+struct GatherPool {
+  std::vector<SlotClass> classes;  // by increasing slot size
+  std::int64_t pool_bytes = 0;     // over all classes
+
+  // Units that are never released have a buffer each, outside the pool.
+  std::vector<bool> persistent;
+  std::int64_t persistent_numel = 0;
+  std::int64_t persistent_bytes = 0;
+};
+
+// A class has as many slots as its units are live at once at any visit of any phase.
+GatherPool size_gather_pool(const std::vector<GatherUnit>& units, const std::vector<Phase>& phases,
+                            const GatherLimits& limits);
+
+// Equal buffers used in turn.
+struct Ring {
+  std::int64_t slot_bytes = 0;
+  int slots = 0;
+  std::int64_t total_bytes = 0;
+
+  bool operator==(const Ring& other) const = default;
+};
+
+// Bucket buffers for gradients in the communication dtype: one, or two when reduction overlaps
+// backward (one fills while the other is reduced). With more than one rank there is one more, into
+// which our reduce-scatter receives the other ranks' addends before it sums them in rank order.
+Ring size_bucket_ring(std::int64_t largest_bucket_numel, DType dtype, bool overlap, int world_size);
+
+// Of `numel` owned elements, how many leave the device when `ratio` of the states is offloaded:
+// whole alignment blocks, so that both parts start aligned.
+std::int64_t offloaded_numel(std::int64_t numel, double ratio);
+
+// Host memory through which offloaded states pass.
+Ring size_staging_ring(int slots, std::int64_t slot_bytes);
+
+}  // namespace zeroshard
