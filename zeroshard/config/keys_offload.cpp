@@ -1,0 +1,95 @@
+// offload_optimizer, offload_param and what preceded them.
+#include "zeroshard/config/key_table.h"
+
+namespace zeroshard::config {
+namespace {
+
+constexpr const char* kDiskOnly = "it concerns offload to disk, which is not available";
+
+Key disk_only_number(const char* path, const char* meaning, const char* default_value) {
+  return absent<std::int64_t>(path, meaning,
+                              {.default_value = default_value, .instead = kDiskOnly});
+}
+
+Key disk_only_switch(const char* path, const char* meaning) {
+  return absent<bool>(path, meaning,
+                      {.default_value = "false", .instead = kDiskOnly, .harmless = {"false"}});
+}
+
+void add_offload_optimizer(KeyTable& table) {
+  const std::string section = "zero_optimization.offload_optimizer";
+  table.add(Section{.path = section,
+                    .meaning = "where master, moments and reduced gradients live",
+                    .unknown_keys = UnknownKeys::refused});
+  table.add(option(section + ".device", ZS_FIELD(offload.optimizer),
+                   "none: on the device; cpu: on the host, at any stage"));
+  table.add(option(section + ".pin_memory", ZS_FIELD(offload.pin_optimizer_memory),
+                   "page-locked host memory"));
+  table.add(option(section + ".ratio", ZS_FIELD(offload.optimizer_ratio),
+                   "share of the states that leaves the device", {.min = 0, .max = 1}));
+  table.add(absent<std::string>(section + ".nvme_path", "directory for offload to disk",
+                                {.default_value = "null", .instead = kDiskOnly}));
+  table.add(disk_only_number("zero_optimization.offload_optimizer.buffer_count",
+                             "buffers of offload to disk", "4"));
+  table.add(disk_only_switch("zero_optimization.offload_optimizer.pipeline_read",
+                             "read ahead while updating"));
+  table.add(disk_only_switch("zero_optimization.offload_optimizer.pipeline_write",
+                             "write behind while updating"));
+  table.add(disk_only_switch("zero_optimization.offload_optimizer.fast_init",
+                             "build masters from swapped files"));
+  table.add(absent<bool>(section + ".super_offload", "update in another process during backward",
+                         {.default_value = "false",
+                          .instead = "see zeroshard.speculative_update",
+                          .harmless = {"false"}}));
+  table.add(absent<double>(section + ".cpuadam_cores_perc", "share of cores for super_offload",
+                           {.default_value = "0.8", .instead = "all usable cores update"}));
+}
+
+void add_offload_param(KeyTable& table) {
+  const std::string section = "zero_optimization.offload_param";
+  table.add(Section{.path = section,
+                    .meaning = "where sharded parameters live (stage 3)",
+                    .unknown_keys = UnknownKeys::refused});
+  table.add(option(section + ".device", ZS_FIELD(offload.parameters),
+                   "none: on the device; cpu: on the host"));
+  table.add(option(section + ".pin_memory", ZS_FIELD(offload.pin_parameter_memory),
+                   "page-locked host memory"));
+  table.add(absent<std::string>(section + ".nvme_path", "directory for offload to disk",
+                                {.default_value = "null", .instead = kDiskOnly}));
+  table.add(disk_only_number("zero_optimization.offload_param.buffer_count",
+                             "buffers of offload to disk", "5"));
+  table.add(disk_only_number("zero_optimization.offload_param.buffer_size",
+                             "elements per such buffer", "100000000"));
+  table.add(disk_only_number("zero_optimization.offload_param.max_in_cpu",
+                             "elements kept on the host", "1000000000"));
+}
+
+// `"cpu_offload": true` was the whole of offload once.
+Key old_switch(const char* name, Tier OffloadOptions::*tier, const char* successor) {
+  Key key = absent<bool>(
+      std::string("zero_optimization.") + name, std::string("deprecated: see ") + successor,
+      {.effect = Effect::detail,
+       .default_value = "false",
+       .instead = std::string("write \"") + successor + "\": {\"device\": \"cpu\"}"});
+  key.store = [tier](const Node& node, Coercion coercion, Config& config) -> Stored {
+    const auto parsed = ValueType<bool>::parse(node, coercion);
+    if (!parsed.value) return Rejected{Code::wrong_type, parsed.expected};
+    if (tier != nullptr && *parsed.value) config.offload.*tier = Tier::host;
+    return std::nullopt;
+  };
+  key.old_spellings = {name};
+  key.successor = successor;
+  return key;
+}
+
+}  // namespace
+
+void add_offload_keys(KeyTable& table) {
+  add_offload_optimizer(table);
+  add_offload_param(table);
+  table.add(old_switch("cpu_offload", &OffloadOptions::optimizer, "offload_optimizer"));
+  table.add(old_switch("cpu_offload_param", &OffloadOptions::parameters, "offload_param"));
+  table.add(old_switch("cpu_offload_use_pin_memory", nullptr, "offload_optimizer"));
+}
+
+}  // namespace zeroshard::config

@@ -1,0 +1,52 @@
+// The "zeroshard" section: all keys of our own, and nowhere else.
+#include "zeroshard/base/bytes.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/config/key_table.h"
+
+namespace zeroshard::config {
+namespace {
+
+Key budget(const char* name, std::optional<std::int64_t> ZeroOptions::*bytes, const char* meaning) {
+  Key key{.path = std::string("zeroshard.") + name, .type = "size", .meaning = meaning};
+  key.store = [bytes](const Node& node, Coercion, Config& config) -> Stored {
+    const bool sizelike = node.is(Node::Kind::text) || node.is(Node::Kind::number);
+    try {
+      if (sizelike) {
+        config.zero.*bytes = parse_bytes(node.text);
+        return std::nullopt;
+      }
+    } catch (const ConfigError&) {
+      // Reported by the caller, with the key and the place.
+    }
+    return Rejected{Code::wrong_type, "a size such as \"10GiB\""};
+  };
+  key.show = [bytes](const Config& config) {
+    const auto& value = config.zero.*bytes;
+    return value ? "\"" + human_bytes(*value) + "\"" : "null";
+  };
+  return key;
+}
+
+}  // namespace
+
+void add_own_keys(KeyTable& table) {
+  table.add(Section{.path = "zeroshard",
+                    .meaning = "ZeroShard's own keys",
+                    .unknown_keys = UnknownKeys::refused});
+  table.add(option("zeroshard.deterministic", ZS_FIELD(zero.deterministic),
+                   "our reductions on NCCL, and torch's deterministic algorithms"));
+  table.add(budget("device_budget", &ZeroOptions::device_budget_bytes,
+                   "fill the device to there, spill the rest to the host"));
+  table.add(budget("host_budget", &ZeroOptions::host_budget_bytes,
+                   "fill the host to there, refuse what needs more"));
+  table.add(option("zeroshard.speculative_update", ZS_FIELD(zero.speculative_update),
+                   "start host updates before the norm is known, with exact undo; null: auto"));
+  table.add(option("zeroshard.delayed_update", ZS_FIELD(zero.delayed_update),
+                   "update one step late; overlaps fully, changes results"));
+  table.add(option("zeroshard.comm_timeout", ZS_FIELD(comm.timeout),
+                   "after which a stuck peer is an error"));
+  table.add(option("zeroshard.debug_poison", ZS_FIELD(zero.debug_poison),
+                   "released memory reads as NaN or faults"));
+}
+
+}  // namespace zeroshard::config

@@ -1,0 +1,63 @@
+#include "zeroshard/config/problem.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace zeroshard::config {
+
+std::string_view name_of(Severity severity) {
+  return severity == Severity::error ? "error" : "warning";
+}
+
+std::string_view name_of(Code code) {
+  switch (code) {
+    case Code::syntax: return "syntax";
+    case Code::relaxed_syntax: return "relaxed_syntax";
+    case Code::duplicate_key: return "duplicate_key";
+    case Code::unknown_key: return "unknown_key";
+    case Code::wrong_type: return "wrong_type";
+    case Code::out_of_range: return "out_of_range";
+    case Code::missing_key: return "missing_key";
+    case Code::contradiction: return "contradiction";
+    case Code::deprecated: return "deprecated";
+    case Code::no_effect: return "no_effect";
+    case Code::unsupported: return "unsupported";
+  }
+  return "?";
+}
+
+std::string format_problem(std::string_view file, const Problem& problem) {
+  std::string line(file);
+  if (problem.at.line > 0) line += fmt::format(":{}:{}", problem.at.line, problem.at.column);
+  line += fmt::format(": {}: [config] ", name_of(problem.severity));
+  line += problem.key;
+  if (!problem.value.empty()) line += fmt::format(" = {}", problem.value);
+  if (!problem.key.empty()) line += ": ";
+  line += problem.what;
+  if (!problem.remedy.empty()) line += "; " + problem.remedy;
+  // Keys and unquoted strings of the file may hold anything; a message is one line of text.
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20U || c == 0x7F) c = '?';
+  }
+  return line;
+}
+
+void Report::add(Problem problem) {
+  if (strict_ && problem.code == Code::unknown_key) problem.severity = Severity::error;
+  problems_.push_back(std::move(problem));
+}
+
+void Report::sort_by_position() {
+  std::stable_sort(problems_.begin(), problems_.end(),
+                   [](const Problem& a, const Problem& b) { return a.at < b.at; });
+}
+
+std::size_t Report::count(Severity severity) const {
+  return static_cast<std::size_t>(
+      std::count_if(problems_.begin(), problems_.end(),
+                    [&](const Problem& problem) { return problem.severity == severity; }));
+}
+
+}  // namespace zeroshard::config

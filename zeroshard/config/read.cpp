@@ -1,0 +1,94 @@
+#include "zeroshard/config/read.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "zeroshard/base/error.h"
+#include "zeroshard/config/key_table.h"
+#include "zeroshard/config/parse.h"
+#include "zeroshard/config/validate.h"
+#include "zeroshard/config/walk.h"
+
+namespace zeroshard::config {
+namespace {
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  // A folder opens, and is found out by the first read.
+  const bool empty = file.is_open() && file.peek() == std::ifstream::traits_type::eof();
+  if (file.is_open() && !empty) text << file.rdbuf();
+  if (!file.is_open() || file.bad()) {
+    throw ConfigError({.what = "cannot read the config file",
+                       .value = path,
+                       .remedy = fmt::format("{}; check the path", std::strerror(errno))});
+  }
+  return text.str();
+}
+
+}  // namespace
+
+ReadResult read_config(std::string_view text, const ReadOptions& options) {
+  ReadResult read{.config = {}, .provenance = {}, .report = Report(options.strict)};
+  if (const auto root = parse(text, read.report)) {
+    Walk(read.config, read.provenance, read.report).run(*root);
+    validate(read.config, read.provenance, options.world_size, read.report);
+    settle(read.config, read.provenance);
+  }
+  read.report.sort_by_position();
+  return read;
+}
+
+ReadResult read_config_file(const std::string& path, const ReadOptions& options) {
+  return read_config(read_text(path), options);
+}
+
+Config load_config(const std::string& path, const ReadOptions& options) {
+  ReadResult read = read_config_file(path, options);
+  if (!read.report.has_errors()) return std::move(read.config);
+  std::string lines;
+  for (const Problem& problem : read.report.problems()) {
+    if (problem.severity == Severity::error) lines += "\n  " + format_problem(path, problem);
+  }
+  throw ConfigError({.what = fmt::format("{} problems", read.report.count(Severity::error)),
+                     .value = path + lines});
+}
+
+void resolve_auto(ReadResult& read, std::string_view key, std::string_view json_value) {
+  const auto origin = read.provenance.find(key);
+  if (origin == read.provenance.end() || origin->second.source != Source::automatic) {
+    throw ConfigError({.what = "the key is not at \"auto\"",
+                       .value = std::string(key),
+                       .remedy = "only keys that the file leaves at \"auto\" are resolved"});
+  }
+  Report report;
+  const auto root = parse(fmt::format("{{\"value\": {}}}", json_value), report);
+  const std::string kind = kind_given(read.provenance, parent_of(key));
+  const Key* row = key_table().find_key(key, kind);
+  if (!root || row == nullptr || root->members.size() != 1) {
+    throw ConfigError({.what = fmt::format("cannot resolve {}", key),
+                       .value = std::string(json_value),
+                       .remedy = "give a JSON value"});
+  }
+  const Node& node = root->members.front().value;
+  if (const Stored rejected = row->store(node, Coercion::typed_section, read.config)) {
+    throw ConfigError({.what = fmt::format("cannot resolve {}", key),
+                       .value = std::string(json_value),
+                       .remedy = "expected " + rejected->expected});
+  }
+  if (row->effect == Effect::changes_results && !row->harmless(node, Coercion::typed_section)) {
+    throw ConfigError(
+        {.what = fmt::format("{} changes results and ZeroShard does not have it", key),
+         .value = std::string(json_value),
+         .remedy = row->instead});
+  }
+  origin->second.source = Source::resolved;
+  origin->second.value = spelling(node);
+  settle(read.config, read.provenance);
+}
+
+}  // namespace zeroshard::config

@@ -1,0 +1,41 @@
+// ds_config.json to Config, with every problem of the file at once.
+//
+//   ReadResult read = read_config_file("ds_config.json", {.world_size = 8});
+//   for (const Problem& problem : read.report.problems()) ...
+//   if (!read.report.has_errors()) train(read.config);
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "zeroshard/config/config.h"
+#include "zeroshard/config/problem.h"
+#include "zeroshard/config/provenance.h"
+
+namespace zeroshard::config {
+
+struct ReadOptions {
+  bool strict = false;                           // unknown keys are errors
+  std::optional<int> world_size = std::nullopt;  // checks and solves the batch sizes
+};
+
+struct ReadResult {
+  Config config;
+  Provenance provenance;
+  Report report;
+};
+
+ReadResult read_config(std::string_view text, const ReadOptions& options = {});
+
+// A file that cannot be opened or read throws ConfigError.
+ReadResult read_config_file(const std::string& path, const ReadOptions& options = {});
+
+// For callers that want a good config or nothing: throws ConfigError with all errors.
+Config load_config(const std::string& path, const ReadOptions& options = {});
+
+// The caller's answer to a key that the file left at "auto", as JSON text ("0.001", "[0.9, 0.95]").
+// Throws ConfigError where the key is not at "auto" or the value does not fit it.
+void resolve_auto(ReadResult& read, std::string_view key, std::string_view json_value);
+
+}  // namespace zeroshard::config

@@ -1,0 +1,251 @@
+#include "zeroshard/config/walk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "zeroshard/base/nearest.h"
+
+namespace zeroshard::config {
+namespace {
+
+std::string list_names(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text += i + 1 == names.size() ? " or " : ", ";
+    text += names[i];
+  }
+  return text;
+}
+
+bool is_one_of(const std::string& name, const std::vector<std::string>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool is_comment_key(const std::string& key) { return key.starts_with('_'); }
+
+}  // namespace
+
+void Walk::run(const Node& root) { walk_section(root, Place{}); }
+
+void Walk::walk_section(const Node& object, const Place& place) {
+  for (const Member& member : object.members) walk_member(object, member, place);
+}
+
+void Walk::walk_member(const Node& object, const Member& member, const Place& place) {
+  if (is_comment_key(member.key)) return;
+  const std::string path = join_path(place.path, member.key);
+  if (const Section* section = key_table().find_section(path)) {
+    if (section_spelled_twice(*section, object, member, place)) return;
+    return enter_section(*section, member, place);
+  }
+  if (const Key* key = key_table().find_key(path, place.kind)) {
+    return store_key(*key, object, member, place);
+  }
+  if (place.unknown_keys != UnknownKeys::free) unknown_member(member, place);
+}
+
+void Walk::enter_section(const Section& section, const Member& member, const Place& outer) {
+  if (member.value.is(Node::Kind::null) || member.value.is_auto()) return;
+  if (section.path == "zero_optimization" && member.value.is(Node::Kind::boolean)) {
+    return bare_zero_optimization(member);
+  }
+  if (!member.value.is(Node::Kind::object)) {
+    return complain(Severity::error, Code::wrong_type, member, outer, "expected a section",
+                    fmt::format("write \"{}\": {{ ... }}", member.key));
+  }
+  Place place{.path = section.path,
+              .written = join_path(outer.written, member.key),
+              .kind = {},
+              .unknown_keys = section.unknown_keys};
+  if (place.path != join_path(outer.path, member.key)) {
+    complain(Severity::warning, Code::deprecated, member, outer, "an old spelling",
+             fmt::format("write \"{}\"", leaf_of(section.path)));
+  }
+  if (section.effect != Effect::supported && !member.value.members.empty()) {
+    const bool changes = section.effect == Effect::changes_results;
+    complain(changes ? Severity::error : Severity::warning,
+             changes ? Code::unsupported : Code::no_effect, member, outer,
+             changes ? "this changes results and ZeroShard does not have it" : "no effect here",
+             section.instead);
+    if (changes) return;
+  }
+  const bool has_kinds = !key_table().kind_names(section.path, false).empty();
+  if (has_kinds) return enter_kind_section(section, member.value, place);
+  walk_section(member.value, place);
+}
+
+// `type` decides what `params` may hold, wherever in the section it stands.
+void Walk::enter_kind_section(const Section& section, const Node& object, const Place& place) {
+  const Member* type = object.find("type");
+  const Kind* kind = nullptr;
+  if (type == nullptr || type->value.is(Node::Kind::null)) {
+    report_.add({.severity = Severity::error,
+                 .code = Code::missing_key,
+                 .key = join_path(place.written, "type"),
+                 .at = object.at,
+                 .what = "the section has no type",
+                 .remedy = "choose " + list_names(key_table().kind_names(section.path, true))});
+  } else if (type->value.is(Node::Kind::text)) {
+    kind = key_table().find_kind(section.path, type->value.text);
+    if (kind == nullptr || !kind->install) {
+      const auto near = nearest(type->value.text, key_table().kind_names(section.path, true));
+      complain(Severity::error, Code::unsupported, *type, place,
+               fmt::format("ZeroShard has no such {}", section.path),
+               near ? fmt::format("did you mean \"{}\"?", *near)
+                    : "choose " + list_names(key_table().kind_names(section.path, true)));
+      kind = nullptr;
+    } else {
+      kind->install(config_);
+    }
+  }
+  for (const Member& member : object.members) {
+    if (member.key == "type" && &member != type) continue;  // given twice, and reported
+    if (member.key != "params") {
+      walk_member(object, member, place);
+    } else if (kind != nullptr && member.value.is(Node::Kind::object)) {
+      Place params{.path = join_path(place.path, "params"),
+                   .written = join_path(place.written, "params"),
+                   .kind = kind->name,
+                   .unknown_keys = UnknownKeys::refused};
+      walk_section(member.value, params);
+      report_missing(member.value, params);
+    } else if (kind != nullptr && !member.value.is(Node::Kind::null)) {
+      complain(Severity::error, Code::wrong_type, member, place, "expected a section",
+               "write \"params\": { ... }");
+    }
+  }
+  const Member* params = object.find("params");
+  if (kind != nullptr && (params == nullptr || params->value.is(Node::Kind::null))) {
+    report_missing(object, {.path = join_path(place.path, "params"),
+                            .written = join_path(place.written, "params"),
+                            .kind = kind->name});
+  }
+}
+
+// Before the section there was a switch: true meant stage 1.
+void Walk::bare_zero_optimization(const Member& member) {
+  const int stage = member.value.boolean ? 1 : 0;
+  config_.zero.stage = stage;
+  provenance_["zero_optimization.stage"] = {Source::file, member.value.at, member.key,
+                                            spelling(member.value)};
+  complain(Severity::warning, Code::deprecated, member, Place{}, "an old form",
+           fmt::format("write \"zero_optimization\": {{\"stage\": {}}}", stage));
+}
+
+void Walk::store_key(const Key& key, const Node& object, const Member& member, const Place& place) {
+  if (member.value.is(Node::Kind::null)) return;
+  if (spelled_twice(key, object, member, place)) return;
+  if (is_one_of(member.key, key.old_spellings)) {
+    complain(Severity::warning, Code::deprecated, member, place, "an old spelling",
+             key.successor.empty() ? fmt::format("write \"{}\"", key.name()) : key.instead);
+  }
+  Origin origin{Source::file, member.value.at, join_path(place.written, member.key),
+                spelling(member.value)};
+  if (member.value.is_auto()) {
+    origin.source = Source::automatic;
+  } else if (const Stored rejected = key.store(member.value, place.coercion(), config_)) {
+    return complain(Severity::error, rejected->code, member, place,
+                    "expected " + rejected->expected,
+                    "the default is " + key_table().default_of(key));
+  } else {
+    report_effect(key, member, place);
+  }
+  provenance_[key.path] = std::move(origin);
+}
+
+// A section's old spelling beside the section itself.
+bool Walk::section_spelled_twice(const Section& section, const Node& object, const Member& member,
+                                 const Place& place) {
+  const std::string name(leaf_of(section.path));
+  if (member.key == name || object.find(name) == nullptr) return false;
+  complain(Severity::error, Code::contradiction, member, place,
+           fmt::format("\"{}\" says the same", name), "keep one of the two");
+  return true;
+}
+
+// An alias or an old spelling beside the key itself, or an old key beside its successor.
+bool Walk::spelled_twice(const Key& key, const Node& object, const Member& member,
+                         const Place& place) {
+  std::vector<std::string> twins;
+  if (member.key != key.name()) twins.push_back(key.name());
+  if (is_one_of(member.key, key.old_spellings)) {
+    twins.insert(twins.end(), key.aliases.begin(), key.aliases.end());
+    twins.push_back(key.successor);
+  }
+  for (const std::string& twin : twins) {
+    if (object.find(twin) == nullptr) continue;
+    complain(Severity::error, Code::contradiction, member, place,
+             fmt::format("\"{}\" says the same", twin), "keep one of the two");
+    return true;
+  }
+  return false;
+}
+
+void Walk::report_effect(const Key& key, const Member& member, const Place& place) {
+  const bool reported = key.effect == Effect::no_effect || key.effect == Effect::changes_results;
+  if (!reported || key.harmless(member.value, place.coercion())) return;
+  if (key.effect == Effect::no_effect) {
+    return complain(Severity::warning, Code::no_effect, member, place, "no effect here",
+                    key.instead);
+  }
+  complain(Severity::error, Code::unsupported, member, place,
+           "this changes results and ZeroShard does not have it", key.instead);
+}
+
+void Walk::report_missing(const Node& params, const Place& place) {
+  for (const Key& key : key_table().keys()) {
+    const bool here = parent_of(key.path) == place.path && key.applies_to(place.kind);
+    const Member* member = params.find(key.name());
+    const bool absent = member == nullptr || member->value.is(Node::Kind::null);
+    if (!here || !key.required || !absent) continue;
+    report_.add({.severity = Severity::error,
+                 .code = Code::missing_key,
+                 .key = join_path(place.written, key.name()),
+                 .at = params.at,
+                 .what = fmt::format("{} needs it", place.kind),
+                 .remedy = fmt::format("add \"{}\": {}", key.name(), key.meaning)});
+  }
+}
+
+void Walk::unknown_member(const Member& member, const Place& place) {
+  // DeepSpeed names this one itself, so people meet it.
+  if (place.path == "optimizer.params" && member.key == "max_grad_norm") {
+    return complain(Severity::error, Code::unknown_key, member, place, "not an optimizer parameter",
+                    "use gradient_clipping at the top level");
+  }
+  const auto names = key_table().names_in(place.path, place.kind);
+  if (const auto near = nearest(member.key, names)) {
+    return complain(Severity::error, Code::unknown_key, member, place, "unknown key",
+                    fmt::format("did you mean \"{}\"?", *near));
+  }
+  const auto homes = key_table().homes_of(member.key);
+  std::string remedy = "remove it, or begin it with _ to keep it as a comment";
+  if (homes.size() == 1) {
+    remedy = homes[0].empty() ? "it belongs at the top level"
+                              : fmt::format("it belongs in \"{}\"", homes[0]);
+  } else if (member.key == "max_grad_norm") {
+    remedy = "use gradient_clipping";
+  } else if (member.key == "lr_scheduler") {
+    remedy = "use scheduler";
+  }
+  const bool refused = place.unknown_keys == UnknownKeys::refused;
+  complain(refused ? Severity::error : Severity::warning, Code::unknown_key, member, place,
+           refused ? "unknown key" : "unknown key, ignored", remedy);
+}
+
+void Walk::complain(Severity severity, Code code, const Member& member, const Place& place,
+                    std::string what, std::string remedy) {
+  const bool about_key =
+      code == Code::unknown_key || code == Code::deprecated || code == Code::contradiction;
+  report_.add({.severity = severity,
+               .code = code,
+               .key = join_path(place.written, member.key),
+               .value = spelling(member.value),
+               .at = about_key ? member.at : member.value.at,
+               .what = std::move(what),
+               .remedy = std::move(remedy)});
+}
+
+}  // namespace zeroshard::config

@@ -1,0 +1,28 @@
+// How the engine shards, gathers and reduces.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+namespace zeroshard {
+
+struct ZeroOptions {
+  int stage = 0;
+  std::int64_t reduce_bucket_numel = 500'000'000;  // gradient elements reduced as one group
+  std::optional<bool> overlap_comm;                // unset: on where parameters are sharded
+  std::int64_t prefetch_numel = 50'000'000;        // elements gathered ahead; 0: none
+  std::int64_t persistence_numel = 100'000;        // units of at most this many are never released
+  std::int64_t model_persistence_numel = std::numeric_limits<std::int64_t>::max();  // ... in all
+  std::int64_t max_live_numel = 1'000'000'000;  // prefetch stops when this many are gathered
+  bool gather_16bit_weights_on_model_save = false;
+
+  bool deterministic = false;
+  std::optional<std::int64_t> device_budget_bytes;
+  std::optional<std::int64_t> host_budget_bytes;
+  std::optional<bool> speculative_update;  // unset: the engine decides
+  bool delayed_update = false;             // one step stale; changes results
+  bool debug_poison = false;               // released memory reads as NaN or faults
+};
+
+}  // namespace zeroshard
