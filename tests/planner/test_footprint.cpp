@@ -1,0 +1,160 @@
+// Bytes per rank, against numbers worked out by hand and properties over random models.
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "zeroshard/planner/footprint.h"
+
+namespace zeroshard {
+namespace {
+
+FootprintOptions options_for(int stage, DType dtype) {
+  FootprintOptions options;
+  options.zero.stage = stage;
+  options.precision.fp16.enabled = dtype == DType::fp16;
+  options.precision.bf16.enabled = dtype == DType::bf16;
+  return options;
+}
+
+// Two units on two ranks: 100 -> 128 padded, 64 per rank; and 200 -> 256 padded, 128 per rank.
+ModelLayout two_units(DType dtype) {
+  return ModelLayout({UnitLayout("a", {{"a.weight", {10, 10}, dtype}}, 2),
+                      UnitLayout("b", {{"b.weight", {200}, dtype}}, 2)});
+}
+
+TEST(Footprint, HandCountedBf16AtEveryStage) {
+  const ModelLayout model = two_units(DType::bf16);
+  struct Expected {
+    std::int64_t parameters, gradients, master, moments;
+  };
+  // Full: (128 + 256) elements; a rank's shard: (64 + 128), 16-bit shards rounded up to 256 bytes.
+  const std::int64_t full16 = 256 + 512, shard16 = 256 + 256;
+  const std::int64_t full32 = 512 + 1024, shard32 = 256 + 512;
+  const std::vector<Expected> expected{{full16, full16, full32, 2 * full32},
+                                       {full16, full16, shard32, 2 * shard32},
+                                       {full16, shard16, shard32, 2 * shard32},
+                                       {full16, shard16, shard32, 2 * shard32}};
+  for (int stage = 0; stage < 4; ++stage) {
+    SCOPED_TRACE(stage);
+    // Both units are under the default persistence threshold, so stage 3 never releases them.
+    const Footprint need = footprint(model, options_for(stage, DType::bf16));
+    EXPECT_EQ(need.bytes(Category::parameters, Tier::device), expected[stage].parameters);
+    EXPECT_EQ(need.bytes(Category::gradients, Tier::device), expected[stage].gradients);
+    EXPECT_EQ(need.bytes(Category::master, Tier::device), expected[stage].master);
+    EXPECT_EQ(need.bytes(Category::moments, Tier::device), expected[stage].moments);
+  }
+}
+
+TEST(Footprint, ReleasedUnitsHoldShardsAndAPool) {
+  FootprintOptions options = options_for(3, DType::bf16);
+  options.zero.persistence_numel = 0;
+  options.zero.prefetch_numel = 0;
+  options.zero.overlap_comm = false;
+  const Footprint need = footprint(two_units(DType::bf16), options);
+  EXPECT_EQ(need.bytes(Category::parameters, Tier::device), 256 + 256);
+  // One slot per size (256 and 512), and one bucket of both units twice: filling and staging.
+  const std::int64_t bucket = (128 + 256) * 2;
+  EXPECT_EQ(need.bytes(Category::buffers, Tier::device), 256 + 512 + 2 * bucket);
+}
+
+TEST(Footprint, Fp32IsItsOwnMasterUnlessTheStatesLeave) {
+  FootprintOptions options = options_for(2, DType::fp32);
+  const ModelLayout model = two_units(DType::fp32);
+  EXPECT_EQ(footprint(model, options).bytes(Category::master, Tier::device), 0);
+  options.offload.optimizer = Tier::host;
+  const Footprint offloaded = footprint(model, options);
+  EXPECT_EQ(offloaded.bytes(Category::master, Tier::device), 0);
+  EXPECT_EQ(offloaded.bytes(Category::master, Tier::host), 256 + 512);
+}
+
+TEST(Footprint, FrozenGroupsHaveParametersOnly) {
+  const ModelLayout model(
+      {UnitLayout("a", {{"base", {6400}, DType::bf16, false}, {"lora", {64}, DType::bf16}}, 1)});
+  const Footprint need = footprint(model, options_for(0, DType::bf16));
+  EXPECT_EQ(need.bytes(Category::parameters, Tier::device), 12800 + 256);
+  EXPECT_EQ(need.bytes(Category::moments, Tier::device), 2 * 256);
+  EXPECT_EQ(need.bytes(Category::gradients, Tier::device), 256);
+}
+
+TEST(Footprint, OneRankGathersAndReducesNothing) {
+  const ModelLayout model = equal_units(1'000'000, 4, DType::bf16, 1);
+  for (int stage = 0; stage < 4; ++stage) {
+    const FootprintOptions options = options_for(stage, DType::bf16);
+    EXPECT_EQ(footprint(model, options).bytes(Category::buffers, Tier::device), 0) << stage;
+    EXPECT_EQ(bytes_sent_per_step(model, options), 0) << stage;
+  }
+}
+
+TEST(Footprint, MomentsFollowTheOptimizer) {
+  Config config;
+  EXPECT_EQ(footprint_options(config).moments_per_parameter, 2);
+  config.optimizer = SgdOptions{};
+  EXPECT_EQ(footprint_options(config).moments_per_parameter, 0);
+  config.optimizer = SgdOptions{.momentum = 0.9};
+  EXPECT_EQ(footprint_options(config).moments_per_parameter, 1);
+  config.optimizer = LionOptions{};
+  EXPECT_EQ(footprint_options(config).moments_per_parameter, 1);
+}
+
+TEST(Footprint, TrafficIsTheDesignsTable) {
+  // No padding: 64 * ranks divides every unit.
+  const int ranks = 4;
+  const std::int64_t numel = 64 * ranks * 1000;
+  const ModelLayout model = equal_units(numel * 3, 3, DType::bf16, ranks);
+  for (const std::int64_t a : {1, 2, 5}) {
+    const std::vector<std::int64_t> crossings{2, 2, a + 1, a + 2 * a};
+    for (int stage = 0; stage < 4; ++stage) {
+      FootprintOptions options = options_for(stage, DType::bf16);
+      options.micro_steps = a;
+      options.zero.persistence_numel = 0;
+      const std::int64_t one_crossing = 3 * numel * 2 / ranks * (ranks - 1);
+      EXPECT_EQ(bytes_sent_per_step(model, options), crossings[stage] * one_crossing)
+          << "stage " << stage << ", a = " << a;
+    }
+  }
+}
+
+class RandomModels : public testing::TestWithParam<unsigned> {};
+
+TEST_P(RandomModels, HigherStagesNeverHoldMoreAndOffloadOnlyMoves) {
+  std::mt19937 random(GetParam());
+  const auto pick = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  for (int round = 0; round < 50; ++round) {
+    const int ranks = pick(1, 16);
+    const DType dtype = std::vector{DType::fp32, DType::bf16, DType::fp16}[pick(0, 2)];
+    const ModelLayout model = equal_units(pick(0, 5'000'000), pick(1, 12), dtype, ranks);
+    std::int64_t previous = std::numeric_limits<std::int64_t>::max();
+    for (int stage = 0; stage < 4; ++stage) {
+      FootprintOptions options = options_for(stage, dtype);
+      options.zero.persistence_numel = pick(0, 1) * 100'000;
+      const Footprint here = footprint(model, options);
+      EXPECT_LE(here.states(Tier::device), previous);
+      previous = here.states(Tier::device);
+
+      options.offload.optimizer = Tier::host;
+      options.offload.optimizer_ratio = pick(0, 4) / 4.0;
+      const Footprint away = footprint(model, options);
+      const auto both = [&](const Footprint& f, Category c) {
+        return f.bytes(c, Tier::device) + f.bytes(c, Tier::host);
+      };
+      EXPECT_EQ(both(away, Category::parameters), both(here, Category::parameters));
+      // Cutting a buffer in two may round both parts up to 256 bytes.
+      EXPECT_NEAR(double(both(away, Category::moments)), double(both(here, Category::moments)),
+                  12 * 2 * 256);
+      if (options.offload.optimizer_ratio == 0.0) {
+        EXPECT_EQ(away.states(Tier::host), 0);
+      }
+      if (options.offload.optimizer_ratio == 1.0) {
+        EXPECT_EQ(away.bytes(Category::moments, Tier::device), 0);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomModels, testing::Values(1U, 2U, 3U, 4U));
+
+}  // namespace
+}  // namespace zeroshard

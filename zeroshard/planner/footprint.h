@@ -1,0 +1,63 @@
+// Bytes each rank will hold, by category and tier, before anything is allocated. The arithmetic is
+// the layout's own, so the engine's ledger agrees with it to the byte.
+//
+//   ModelLayout model = equal_units(7'500'000'000, 32, DType::bf16, 64);
+//   Footprint need = footprint(model, footprint_options(config));
+//   need.total(Tier::device);
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "zeroshard/config/config.h"
+#include "zeroshard/layout/unit_layout.h"
+
+namespace zeroshard {
+
+enum class Category { parameters, gradients, master, moments, buffers };
+
+inline constexpr std::array<Category, 5> kCategories{Category::parameters, Category::gradients,
+                                                     Category::master, Category::moments,
+                                                     Category::buffers};
+
+std::string_view name_of(Category category);
+
+class Footprint {
+ public:
+  void add(Category category, Tier tier, std::int64_t bytes);
+
+  std::int64_t bytes(Category category, Tier tier) const;
+  // Everything but the buffers: what the ZeRO paper counts.
+  std::int64_t states(Tier tier) const;
+  std::int64_t total(Tier tier) const { return states(tier) + bytes(Category::buffers, tier); }
+
+  bool operator==(const Footprint&) const = default;
+
+ private:
+  static constexpr std::size_t kTiers = 3;
+  std::array<std::array<std::int64_t, kTiers>, kCategories.size()> bytes_{};
+};
+
+// What of a Config matters to the footprint.
+struct FootprintOptions {
+  ZeroOptions zero = {};
+  OffloadOptions offload = {};
+  PrecisionOptions precision = {};
+  int moments_per_parameter = 2;  // Adam
+  std::int64_t micro_steps = 1;
+};
+
+// Takes Adam where the config names no optimizer, and one micro-step where it does not say.
+FootprintOptions footprint_options(const Config& config);
+
+// For a model whose groups have the dtype that the precision options give it.
+Footprint footprint(const ModelLayout& model, const FootprintOptions& options);
+
+// What each rank sends in one step.
+std::int64_t bytes_sent_per_step(const ModelLayout& model, const FootprintOptions& options);
+
+// A stand-in for a model of which only the size is known: `units` equal units of one parameter.
+ModelLayout equal_units(std::int64_t parameters, int units, DType dtype, int world_size);
+
+}  // namespace zeroshard
