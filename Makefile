@@ -1,0 +1,53 @@
+# The verbs; the work is in tools/. `make help` lists them.
+PYTHON ?= python3
+PREFIX ?= /usr/local
+SECONDS_PER_TARGET ?= 60
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow fast build setup install uninstall format tidy fuzz docs clean
+
+help:  ## list these verbs
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1|/' \
+	  | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+demo: build  ## set up, build, and show the command line at work (first time: about 4 minutes)
+	@tools/demo.sh
+
+test:  ## set up, build, and run every test but the slow ones (first time: about 8 minutes)
+	@tools/test.sh full
+
+test-slow:  ## run the tests labelled slow
+	@tools/test.sh slow
+
+fast:  ## the quick set: gates, build, torch-free tests
+	@tools/test.sh fast
+
+build: setup  ## build everything; the program is build/zeroshard
+	@tools/build.sh release
+
+setup:  ## install what is missing: Debian packages, torch in .venv (does nothing the second time)
+	@tools/setup.sh
+
+install: build  ## install below PREFIX (default /usr/local)
+	@$(PYTHON) tools/install.py install "$(PREFIX)"
+
+uninstall:  ## remove what `make install` put below PREFIX
+	@$(PYTHON) tools/install.py uninstall "$(PREFIX)"
+
+format:  ## rewrite the C++ files in the house format
+	@$(PYTHON) tools/check_format.py --fix
+
+tidy: build  ## clang-tidy over the torch-free folders (unchanged files are not checked again)
+	@$(PYTHON) tools/run_tidy.py
+
+fuzz: setup  ## run each fuzz target for SECONDS_PER_TARGET seconds (default 60)
+	@tools/build.sh fuzz
+	@$(PYTHON) tools/run_fuzz.py --seconds $(SECONDS_PER_TARGET)
+
+docs: build  ## write the table of configuration keys into docs/config.md
+	@$(PYTHON) tools/write_config_doc.py
+
+clean:  ## remove all build folders (.venv stays; delete it by hand to set up torch again)
+	@rm -rf build build-*
+	@echo "clean: removed build folders"

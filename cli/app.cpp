@@ -1,0 +1,55 @@
+#include "cli/app.h"
+
+#include <cstdio>
+#include <string>
+
+#include "cli/run.h"
+#include "cli/usage.h"
+#include "cli/version.h"
+#include "zeroshard/base/log.h"
+
+namespace zeroshard::cli {
+
+CLI::App* add_verb(CLI::App& parent, const char* name, const char* summary, const char* example) {
+  CLI::App* verb = parent.add_subcommand(name, summary);
+  verb->footer(std::string("Example:\n  ") + example);
+  verb->fallthrough();  // so that --log-level may stand behind the verb
+  return verb;
+}
+
+std::unique_ptr<CommandLine> make_command_line() {
+  auto line = std::make_unique<CommandLine>();
+  CLI::App& app = line->app;
+  app.name("zeroshard");
+  app.footer(
+      "Example:\n  zeroshard plan --params 7.5e9 --world-size 64\n"
+      "Every verb has --help. Exit codes: 0 done, 1 failed, 2 usage or config.");
+  app.require_subcommand(1);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.set_version_flag("--version", version_text(), "Print versions and exit");
+  app.add_option_function<std::string>(
+         "--log-level",
+         [](const std::string& text) { set_log_settings(parse_log_settings(text, "--log-level")); },
+         "debug, info, warning, error or off; \":all\" behind it lets every rank speak")
+      ->type_name("LEVEL");
+  add_config_verb(*line);
+  add_plan_verb(*line);
+  add_completion_verb(*line);
+  return line;
+}
+
+int run(int argc, const char* const* argv) {
+  set_log_settings(log_settings_from_env());
+  const auto line = make_command_line();
+  try {
+    line->app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help or --version
+    return line->app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "%s\n", usage_message(line->app, error, argc, argv).c_str());
+    return kUsageExitCode;
+  }
+  return line->action();
+}
+
+}  // namespace zeroshard::cli

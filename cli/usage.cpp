@@ -1,0 +1,108 @@
+#include "cli/usage.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "zeroshard/base/error.h"
+#include "zeroshard/base/nearest.h"
+
+namespace zeroshard::cli {
+namespace {
+
+const CLI::App& deepest_verb(const CLI::App& app) {
+  const CLI::App* verb = &app;
+  while (!verb->get_subcommands().empty()) verb = verb->get_subcommands().front();
+  return *verb;
+}
+
+std::string full_name(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+// The first option on the command line that the verb does not have.
+std::string unknown_option(const std::vector<std::string>& known, int argc,
+                           const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word(argv[i]);
+    if (word == "--") break;
+    if (!word.starts_with("--")) continue;
+    const std::string name = word.substr(0, word.find('='));
+    if (!contains(known, name)) return name;
+  }
+  return {};
+}
+
+// The first word where a verb was expected and none of that name exists.
+std::string unknown_verb(const CLI::App& verb, int argc, const char* const* argv) {
+  int expected_at = 1;
+  for (const CLI::App* app = &verb; app->get_parent() != nullptr; app = app->get_parent()) {
+    ++expected_at;
+  }
+  int at = 0;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word(argv[i]);
+    if (word.starts_with("-")) continue;
+    if (++at == expected_at) return word;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  if (app.get_parent() != nullptr) {
+    for (std::string& name : option_names(*app.get_parent())) {
+      if (!contains(names, name)) names.push_back(std::move(name));
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> verb_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+  return names;
+}
+
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error, int argc,
+                          const char* const* argv) {
+  const CLI::App& verb = deepest_verb(app);
+  const std::string see = "see " + full_name(verb) + " --help";
+  const auto verbs = verb_names(verb);
+  const auto options = option_names(verb);
+  std::string what = error.what();
+  std::string value;
+  std::vector<std::string> candidates;
+  if (!verbs.empty() && !unknown_verb(verb, argc, argv).empty()) {
+    what = "unknown verb";
+    value = unknown_verb(verb, argc, argv);
+    candidates = verbs;
+  } else if (!verbs.empty()) {
+    what = "no verb given";
+    value = "one of " + join(verbs);
+  } else if (!unknown_option(options, argc, argv).empty()) {
+    what = "unknown option";
+    value = unknown_option(options, argc, argv);
+    candidates = options;
+  }
+  const auto near = nearest(value, candidates);
+  const std::string remedy = near ? "did you mean " + *near + "? Otherwise " + see : see;
+  return format_fault("usage", {.what = what, .value = value, .remedy = remedy});
+}
+
+}  // namespace zeroshard::cli

@@ -1,0 +1,28 @@
+# The installed tree: headers, libzeroshard_core, the program, and find_package(zeroshard).
+# `make install` and `make uninstall` (tools/install.py) wrap this.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS zeroshard_core EXPORT zeroshardTargets)
+install(TARGETS zeroshard_cli)
+
+# File by file: install(DIRECTORY) would leave empty folders behind.
+file(GLOB_RECURSE _zi_headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
+     "${PROJECT_SOURCE_DIR}/zeroshard/*.h")
+foreach(header IN LISTS _zi_headers)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${folder}")
+endforeach()
+
+set(_zi_package "${CMAKE_INSTALL_LIBDIR}/cmake/zeroshard")
+configure_package_config_file(
+  "${PROJECT_SOURCE_DIR}/cmake/zeroshardConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/generated/zeroshardConfig.cmake" INSTALL_DESTINATION "${_zi_package}")
+write_basic_package_version_file(
+  "${PROJECT_BINARY_DIR}/generated/zeroshardConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/generated/zeroshardConfig.cmake"
+              "${PROJECT_BINARY_DIR}/generated/zeroshardConfigVersion.cmake"
+        DESTINATION "${_zi_package}")
+if(fmt_FOUND)  # headers-only fmt (ZEROSHARD_EXTRA_PREFIX) is no package that others could find
+  install(EXPORT zeroshardTargets NAMESPACE zeroshard:: DESTINATION "${_zi_package}")
+endif()

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# tools/build.sh PRESET [TARGET...]: configures if need be, then builds. Presets: CMakePresets.json.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=$1; shift
+folder=build; [[ $preset == release ]] || folder=build-$preset
+jobs=${JOBS:-$(nproc)}
+
+arguments=()
+torch_python=$(cat build/setup/torch_python 2>/dev/null || true)
+[[ -n $torch_python ]] && arguments+=("-DZEROSHARD_TORCH_PYTHON=$torch_python")
+[[ -n ${ZEROSHARD_EXTRA_PREFIX:-} ]] && arguments+=("-DZEROSHARD_EXTRA_PREFIX=$ZEROSHARD_EXTRA_PREFIX")
+
+# A tree that was copied or moved keeps a cache that names the old place; CMake refuses it.
+if [[ -f $folder/CMakeCache.txt ]] &&
+   ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" $folder/CMakeCache.txt; then
+  rm -rf $folder/CMakeCache.txt $folder/CMakeFiles $folder/build.ninja
+fi
+# Ninja runs CMake again when a CMake file changes; only our own arguments are ours to watch.
+mkdir -p $folder
+if [[ ! -f $folder/build.ninja || $(cat $folder/configured 2>/dev/null) != "${arguments[*]-}" ]]; then
+  echo "build: configuring $preset in $folder/"
+  if ! cmake --preset "$preset" "${arguments[@]}" >$folder/configure.log 2>&1; then
+    cat $folder/configure.log >&2
+    echo "build: configuring $preset failed" >&2
+    exit 1
+  fi
+  grep '^-- ZeroShard' $folder/configure.log || true
+  echo "${arguments[*]-}" >$folder/configured
+fi
+
+if (( $# )); then
+  cmake --build $folder --parallel "$jobs" --target "$@"
+else
+  cmake --build --preset "$preset" --parallel "$jobs"
+fi
