@@ -63,9 +63,9 @@ TEST(Nearest, FindsTypingMistakes) {
 }
 
 TEST(Nearest, DoesNotGuess) {
-  for (const auto* word : {"max_grad_norm", "warmup", "log", "moe", "min_lr", "msamp", "backend",
-                           "tp", "wr", "", "x", "micro_batch", "communication_data_type",
-                           "gradient_accumulation_dtype"}) {
+  for (const auto* word :
+       {"max_grad_norm", "warmup", "log", "moe", "min_lr", "msamp", "backend", "tp", "wr", "", "x",
+        "micro_batch", "communication_data_type", "gradient_accumulation_dtype"}) {
     EXPECT_EQ(nearest(word, kKeys), std::nullopt) << word;
   }
 }
