@@ -11,12 +11,6 @@
 namespace zeroshard::cli {
 namespace {
 
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 // Every app of the tree with the words that lead to it: "", "config", "config check".
 void visit(const CLI::App& app, const std::string& path,
            const std::function<void(const std::string&, const CLI::App&)>& see) {
@@ -31,9 +25,8 @@ void visit(const CLI::App& app, const std::string& path,
 std::string bash_script(const CLI::App& app) {
   std::string cases;
   visit(app, "", [&](const std::string& path, const CLI::App& verb) {
-    const std::string verbs = join(verb_names(verb));
-    cases += fmt::format("    \"{}\") verbs=\"{}\"; options=\"{}\" ;;\n", path, verbs,
-                         join(option_names(verb)));
+    cases += fmt::format("    \"{}\") verbs=\"{}\"; options=\"{}\" ;;\n", path,
+                         fmt::join(verb_names(verb), " "), fmt::join(option_names(verb), " "));
   });
   return fmt::format(R"(_zeroshard() {{
   local path="" word verbs="" options="" current="${{COMP_WORDS[COMP_CWORD]}}"

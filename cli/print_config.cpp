@@ -40,9 +40,7 @@ const char* effect_word(config::Effect effect) {
 }
 
 std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 // Meaning, then for whom, other spellings, and what happens where the key is not supported.

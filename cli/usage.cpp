@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/nearest.h"
 
@@ -24,12 +26,6 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 // The first option on the command line that the verb does not have.
 std::string unknown_option(const std::vector<std::string>& known, int argc,
                            const char* const* argv) {
@@ -37,23 +33,29 @@ std::string unknown_option(const std::vector<std::string>& known, int argc,
     const std::string word(argv[i]);
     if (word == "--") break;
     if (!word.starts_with("--")) continue;
-    const std::string name = word.substr(0, word.find('='));
+    std::string name = word.substr(0, word.find('='));
     if (!contains(known, name)) return name;
   }
   return {};
 }
 
+bool takes_value(const CLI::App& app, const std::string& name) {
+  const CLI::Option* option = app.get_option_no_throw(name);
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
 // The first word where a verb was expected and none of that name exists.
 std::string unknown_verb(const CLI::App& verb, int argc, const char* const* argv) {
-  int expected_at = 1;
-  for (const CLI::App* app = &verb; app->get_parent() != nullptr; app = app->get_parent()) {
-    ++expected_at;
-  }
-  int at = 0;
+  const CLI::App* root = &verb;
+  int verbs_before = 0;
+  for (; root->get_parent() != nullptr; root = root->get_parent()) ++verbs_before;
   for (int i = 1; i < argc; ++i) {
-    const std::string word(argv[i]);
-    if (word.starts_with("-")) continue;
-    if (++at == expected_at) return word;
+    std::string word(argv[i]);
+    if (word.starts_with("-")) {
+      if (takes_value(*root, word)) ++i;
+    } else if (verbs_before-- == 0) {
+      return word;
+    }
   }
   return {};
 }
@@ -94,7 +96,7 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error, int
     candidates = verbs;
   } else if (!verbs.empty()) {
     what = "no verb given";
-    value = "one of " + join(verbs);
+    value = fmt::format("one of {}", fmt::join(verbs, ", "));
   } else if (!unknown_option(options, argc, argv).empty()) {
     what = "unknown option";
     value = unknown_option(options, argc, argv);

@@ -31,6 +31,8 @@ def flags_of(command):
     """What matters to a parser in a compile command: include folders, macros, language."""
     kept, take_next = ["-Wno-unknown-warning-option"], False
     for word in shlex.split(command):
+        if word == "-Werror":  # warnings are the compiler's own matter; here the checks decide
+            continue
         if take_next or word.startswith(("-I", "-D", "-std=", "-W")):
             kept.append(word)
         take_next = word in ("-isystem", "-I", "-D")

@@ -64,6 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"plan --params 1e9 --jsno", "did you mean --json?"},
                     Mistake{"--log-leve info plan --params 1", "did you mean --log-level?"},
                     Mistake{"plam --params 1e9", "unknown verb: plam; did you mean plan?"},
+                    Mistake{"--log-level info plam", "unknown verb: plam; did you mean plan?"},
                     Mistake{"config chekc x.json", "unknown verb: chekc; did you mean check?"},
                     Mistake{"", "[usage]"}, Mistake{"config", "[usage]"},
                     Mistake{"plan", "--params is required"},

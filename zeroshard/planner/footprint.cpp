@@ -54,7 +54,7 @@ class Accountant {
     add(Category::buffers, Tier::device, pool.pool_bytes);
     add_bucket_buffers();
     add_staging();
-    return std::move(footprint_);
+    return footprint_;
   }
 
  private:
@@ -121,7 +121,7 @@ class Accountant {
       numels.push_back(unit.totals().trainable_padded_numel);
     }
     std::reverse(numels.begin(), numels.end());
-    const BucketPlan plan(std::move(numels), options_.zero.reduce_bucket_numel);
+    const BucketPlan plan(numels, options_.zero.reduce_bucket_numel);
     const DType dtype = options_.precision.communication();
     const bool fills = stage_.gradients_accumulating == Placement::sharded ||
                        options_.precision.accumulation() != dtype;
