@@ -127,7 +127,7 @@ TEST(Auto, IsSilentForEveryKeyButTheTypes) {
   int tried = 0;
   for (const Key& key : key_table().keys()) {
     const bool type = key.name() == "type";
-    if (type || !key.successor.empty()) continue;
+    if (type || key.deprecated()) continue;
     const bool any_schedule = key.path == "scheduler.params.last_batch_iteration";
     const std::vector<std::string> kinds =
         any_schedule ? key_table().kind_names("scheduler", true) : key.only_for;

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "zeroshard/base/check.h"
+
 namespace zeroshard::config {
 namespace {
 
@@ -23,6 +25,7 @@ SolvedBatch too_large() {
 }  // namespace
 
 SolvedBatch solve_batch(const BatchOptions& batch, int world_size) {
+  ZS_CHECK_GE(world_size, 1, "ranks to solve the batch sizes for");
   const std::int64_t ranks = world_size;
   if (!batch.train && !batch.micro_per_rank) return {};
   BatchSizes sizes;

@@ -116,7 +116,7 @@ std::vector<ExplainedKey> explain(const ReadResult& read, std::optional<int> wor
     const bool per_kind = leaf_of(section) == "params";
     const std::string kind = kind_given(read.provenance, section);
     if (per_kind && (kind.empty() || !key.applies_to(kind))) continue;
-    if (!key.successor.empty() && !read.provenance.contains(key.path)) continue;
+    if (key.deprecated() && !read.provenance.contains(key.path)) continue;
     rows.push_back(explain_key(key, read, derived));
   }
   return rows;

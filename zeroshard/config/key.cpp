@@ -10,6 +10,10 @@ bool Key::applies_to(const std::string& kind) const {
   return only_for.empty() || std::find(only_for.begin(), only_for.end(), kind) != only_for.end();
 }
 
+bool Key::deprecated() const {
+  return std::find(old_spellings.begin(), old_spellings.end(), name()) != old_spellings.end();
+}
+
 Key& Key::alias(std::string name) {
   aliases.push_back(std::move(name));
   return *this;

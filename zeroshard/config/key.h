@@ -55,6 +55,7 @@ struct Key {
 
   std::string name() const { return path.substr(path.rfind('.') + 1); }
   bool applies_to(const std::string& kind) const;
+  bool deprecated() const;  // the whole key, not only a spelling of it
 
   Key& alias(std::string name);
   Key& formerly(std::string name);

@@ -74,11 +74,22 @@ Key old_switch(const char* name, Tier OffloadOptions::*tier, const char* success
   key.store = [tier](const Node& node, Coercion coercion, Config& config) -> Stored {
     const auto parsed = ValueType<bool>::parse(node, coercion);
     if (!parsed.value) return Rejected{Code::wrong_type, parsed.expected};
-    if (tier != nullptr && *parsed.value) config.offload.*tier = Tier::host;
+    if (*parsed.value) config.offload.*tier = Tier::host;
     return std::nullopt;
   };
   key.old_spellings = {name};
   key.successor = successor;
+  return key;
+}
+
+// This one DeepSpeed only warns about, whatever stands beside it.
+Key old_pin_switch() {
+  Key key = absent<bool>("zero_optimization.cpu_offload_use_pin_memory",
+                         "deprecated: see offload_optimizer",
+                         {.effect = Effect::detail,
+                          .default_value = "false",
+                          .instead = "use pin_memory in offload_optimizer"});
+  key.old_spellings = {key.name()};
   return key;
 }
 
@@ -89,7 +100,7 @@ void add_offload_keys(KeyTable& table) {
   add_offload_param(table);
   table.add(old_switch("cpu_offload", &OffloadOptions::optimizer, "offload_optimizer"));
   table.add(old_switch("cpu_offload_param", &OffloadOptions::parameters, "offload_param"));
-  table.add(old_switch("cpu_offload_use_pin_memory", nullptr, "offload_optimizer"));
+  table.add(old_pin_switch());
 }
 
 }  // namespace zeroshard::config

@@ -1,10 +1,23 @@
 // The "zeroshard" section: all keys of our own, and nowhere else.
+#include <utility>
+
+#include <fmt/format.h>
+
 #include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/config/key_table.h"
 
 namespace zeroshard::config {
 namespace {
+
+// "10GiB" where that is exact, else the bytes: what is shown can be written back.
+std::string exact_size(std::int64_t bytes) {
+  for (const auto& [unit, shift] : {std::pair{"GiB", 30}, {"MiB", 20}, {"KiB", 10}}) {
+    const std::int64_t scale = std::int64_t{1} << shift;
+    if (bytes > 0 && bytes % scale == 0) return fmt::format("\"{}{}\"", bytes / scale, unit);
+  }
+  return fmt::format("\"{}\"", bytes);
+}
 
 Key budget(const char* name, std::optional<std::int64_t> ZeroOptions::*bytes, const char* meaning) {
   Key key{.path = std::string("zeroshard.") + name, .type = "size", .meaning = meaning};
@@ -22,7 +35,7 @@ Key budget(const char* name, std::optional<std::int64_t> ZeroOptions::*bytes, co
   };
   key.show = [bytes](const Config& config) {
     const auto& value = config.zero.*bytes;
-    return value ? "\"" + human_bytes(*value) + "\"" : "null";
+    return value ? exact_size(*value) : "null";
   };
   return key;
 }

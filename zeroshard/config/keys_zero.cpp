@@ -118,9 +118,13 @@ void add_zeropp(KeyTable& table) {
   table.add(absent<std::int64_t>(
       "zero_optimization.zero_hpz_partition_size", "ranks that keep a second copy of the shards",
       {.default_value = "1", .instead = "shards exist once, over all ranks", .harmless = {"1"}}));
-  table.add(absent<std::int64_t>(
-      "zero_optimization.mics_shard_size", "shard within groups of so many ranks",
-      {.default_value = "-1", .instead = "shards span all ranks", .harmless = {"-1", "0"}}));
+  Key mics = absent<std::int64_t>("zero_optimization.mics_shard_size",
+                                  "shard within groups of so many ranks",
+                                  {.default_value = "-1", .instead = "shards span all ranks"});
+  mics.harmless = [](const Node& node, Coercion) {
+    return whole_number(node.text).value_or(1) <= 0;  // any of these means off
+  };
+  table.add(std::move(mics));
   table.add(always("mics_hierarchical_params_gather", "two-level gather", false,
                    "gathers span all ranks"));
   table.add(always("save_muon_momentum_buffer_in_memory", "keep Muon's momentum off the disk",

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -62,9 +63,9 @@ class TreeBuilder {
 
   bool Key(const char* text, rapidjson::SizeType size, bool) {
     Member member{.key = std::string(text, size), .at = event_position()};
-    Node& object = *open_.back();
-    if (const Member* first = object.find(member.key)) report_duplicate(member, first->at);
-    object.members.push_back(std::move(member));
+    const auto [first, is_new] = keys_seen_.back().emplace(member.key, member.at);
+    if (!is_new) report_duplicate(member, first->second);
+    open_.back()->members.push_back(std::move(member));
     return true;
   }
 
@@ -80,12 +81,14 @@ class TreeBuilder {
     Node* container = add(kind);
     if (open_.size() == kMaxDepth) too_deep_ = container->at;
     open_.push_back(container);
+    keys_seen_.emplace_back();
     return !too_deep_;
   }
 
   bool close() {
     event_position();
     open_.pop_back();
+    keys_seen_.pop_back();
     return true;
   }
 
@@ -136,6 +139,7 @@ class TreeBuilder {
   Report& report_;
   Node root_;
   std::vector<Node*> open_;
+  std::vector<std::unordered_map<std::string, Position>> keys_seen_;  // of each open container
   std::size_t event_end_ = 0;
   std::optional<Position> too_deep_;
 };

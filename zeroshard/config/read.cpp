@@ -33,6 +33,11 @@ std::string read_text(const std::string& path) {
 }  // namespace
 
 ReadResult read_config(std::string_view text, const ReadOptions& options) {
+  if (options.world_size && *options.world_size < 1) {
+    throw ConfigError({.what = "the number of ranks is out of range",
+                       .value = fmt::format("{}", *options.world_size),
+                       .remedy = "give at least 1"});
+  }
   ReadResult read{.config = {}, .provenance = {}, .report = Report(options.strict)};
   if (const auto root = parse(text, read.report)) {
     Walk(read.config, read.provenance, read.report).run(*root);

@@ -266,13 +266,20 @@ LineMap::LineMap(std::string_view text) : text_(text), line_starts_{0} {
 Position LineMap::at(std::size_t offset) const {
   offset = std::min(offset, text_.size());
   const auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
-  std::size_t start = *(after - 1);
-  if (start == 0 && text_.starts_with(kByteOrderMark)) start = kByteOrderMark.size();
+  const int line = static_cast<int>(after - line_starts_.begin());
+  std::size_t from = *(after - 1);
+  if (from == 0 && text_.starts_with(kByteOrderMark)) from = kByteOrderMark.size();
   int column = 1;
-  for (std::size_t i = start; i < offset; ++i) {
+  if (last_.line == line && last_offset_ >= from && last_offset_ <= offset) {
+    from = last_offset_;
+    column = last_.column;
+  }
+  for (std::size_t i = from; i < offset; ++i) {
     if (!continues_character(text_[i])) ++column;
   }
-  return {static_cast<int>(after - line_starts_.begin()), column};
+  last_offset_ = std::max(from, offset);
+  last_ = {line, column};
+  return last_;
 }
 
 PlainJson to_plain_json(std::string_view source, const LineMap& lines, Report& report) {

@@ -11,7 +11,8 @@
 
 namespace zeroshard::config {
 
-// Maps byte offsets of a text to lines and columns.
+// Maps byte offsets of a text to lines and columns. Asked in the order of the text, as readers do,
+// it looks at each character once. One thread at a time.
 class LineMap {
  public:
   explicit LineMap(std::string_view text);
@@ -20,6 +21,8 @@ class LineMap {
  private:
   std::string_view text_;
   std::vector<std::size_t> line_starts_;
+  mutable std::size_t last_offset_ = 0;  // the last answer, from which the next is counted on
+  mutable Position last_ = {};
 };
 
 struct PlainJson {

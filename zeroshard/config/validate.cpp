@@ -104,6 +104,11 @@ class Validator {
       }
     };
     if (!config_.scheduler) return;
+    const Origin* shape = given(provenance_, "scheduler.params.warmup_type");
+    if (shape != nullptr && shape->value != "\"log\"" && shape->value != "\"linear\"") {
+      complain(Severity::warning, Code::out_of_range, "scheduler.params.warmup_type",
+               "read as \"log\", as DeepSpeed does", "write \"log\" or \"linear\"");
+    }
     if (const auto* decay = std::get_if<WarmupDecayLrOptions>(&*config_.scheduler)) {
       warn_if_short(decay->total_num_steps, decay->num_steps);
     } else if (const auto* cosine = std::get_if<WarmupCosineLrOptions>(&*config_.scheduler)) {

@@ -43,10 +43,11 @@ std::optional<bool> boolean_word(const std::string& text) {
 
 // An enumeration as a table of (spelling, value); the first spelling of a value is the one shown.
 template <typename T, std::size_t N>
-Parsed<T> parse_choice(const Node& node, const std::array<std::pair<const char*, T>, N>& choices) {
+Parsed<T> parse_choice(const Node& node, const std::string& text,
+                       const std::array<std::pair<const char*, T>, N>& choices) {
   std::string expected;
   for (const auto& [spelling, value] : choices) {
-    if (node.is(Node::Kind::text) && lower(node.text) == spelling) return {value, {}};
+    if (node.is(Node::Kind::text) && text == spelling) return {value, {}};
     expected += expected.empty() ? "" : ", ";
     expected += fmt::format("\"{}\"", spelling);
   }
@@ -173,13 +174,15 @@ std::string ValueType<DType>::show(const DType& value) {
 
 std::string ValueType<Tier>::name() { return "none, cpu or nvme"; }
 Parsed<Tier> ValueType<Tier>::parse(const Node& node, Coercion) {
-  return parse_choice(node, kTiers);
+  return parse_choice(node, node.text, kTiers);
 }
 std::string ValueType<Tier>::show(const Tier& value) { return show_choice(value, kTiers); }
 
 std::string ValueType<WarmupShape>::name() { return "log or linear"; }
 Parsed<WarmupShape> ValueType<WarmupShape>::parse(const Node& node, Coercion) {
-  return parse_choice(node, kWarmupShapes);
+  // Any other word is "log" to DeepSpeed, with a warning; so it is here (see validate.cpp).
+  if (!node.is(Node::Kind::text)) return {std::nullopt, "\"log\" or \"linear\""};
+  return {node.text == "linear" ? WarmupShape::linear : WarmupShape::log, {}};
 }
 std::string ValueType<WarmupShape>::show(const WarmupShape& value) {
   return show_choice(value, kWarmupShapes);
@@ -187,7 +190,7 @@ std::string ValueType<WarmupShape>::show(const WarmupShape& value) {
 
 std::string ValueType<TagValidation>::name() { return "warn, ignore or fail"; }
 Parsed<TagValidation> ValueType<TagValidation>::parse(const Node& node, Coercion) {
-  return parse_choice(node, kTagValidations);
+  return parse_choice(node, lower(node.text), kTagValidations);
 }
 std::string ValueType<TagValidation>::show(const TagValidation& value) {
   return show_choice(value, kTagValidations);

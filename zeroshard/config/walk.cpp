@@ -139,7 +139,7 @@ void Walk::store_key(const Key& key, const Node& object, const Member& member, c
   if (spelled_twice(key, object, member, place)) return;
   if (is_one_of(member.key, key.old_spellings)) {
     complain(Severity::warning, Code::deprecated, member, place, "an old spelling",
-             key.successor.empty() ? fmt::format("write \"{}\"", key.name()) : key.instead);
+             key.instead.empty() ? fmt::format("write \"{}\"", key.name()) : key.instead);
   }
   Origin origin{Source::file, member.value.at, join_path(place.written, member.key),
                 spelling(member.value)};
@@ -175,7 +175,8 @@ bool Walk::spelled_twice(const Key& key, const Node& object, const Member& membe
     twins.push_back(key.successor);
   }
   for (const std::string& twin : twins) {
-    if (object.find(twin) == nullptr) continue;
+    const Member* other = object.find(twin);
+    if (other == nullptr || other->value.is(Node::Kind::null)) continue;
     complain(Severity::error, Code::contradiction, member, place,
              fmt::format("\"{}\" says the same", twin), "keep one of the two");
     return true;
