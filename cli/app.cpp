@@ -1,8 +1,10 @@
 #include "cli/app.h"
 
 #include <cstdio>
+#include <sstream>
 #include <string>
 
+#include "cli/output.h"
 #include "cli/run.h"
 #include "cli/usage.h"
 #include "cli/version.h"
@@ -27,10 +29,8 @@ std::unique_ptr<CommandLine> make_command_line() {
   app.require_subcommand(1);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", version_text(), "Print versions and exit");
-  app.add_option_function<std::string>(
-         "--log-level",
-         [](const std::string& text) { set_log_settings(parse_log_settings(text, "--log-level")); },
-         "debug, info, warning, error or off; \":all\" behind it lets every rank speak")
+  app.add_option("--log-level", line->log_level,
+                 "debug, info, warning, error or off; \":all\" behind it lets every rank speak")
       ->type_name("LEVEL");
   add_config_verb(*line);
   add_plan_verb(*line);
@@ -39,16 +39,20 @@ std::unique_ptr<CommandLine> make_command_line() {
 }
 
 int run(int argc, const char* const* argv) {
-  set_log_settings(log_settings_from_env());
   const auto line = make_command_line();
   try {
     line->app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help or --version
-    return line->app.exit(asked);
+    std::ostringstream text;
+    line->app.exit(asked, text, text);
+    print(text.str());
+    return 0;
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "%s\n", usage_message(line->app, error, argc, argv).c_str());
     return kUsageExitCode;
   }
+  set_log_settings(line->log_level.empty() ? log_settings_from_env()
+                                           : parse_log_settings(line->log_level, "--log-level"));
   return line->action();
 }
 

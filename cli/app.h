@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
@@ -15,6 +16,7 @@ using Action = std::function<int()>;
 struct CommandLine {
   CLI::App app{"ZeRO sharded training: fits, fast, and right."};
   Action action;
+  std::string log_level;  // --log-level, as given
 };
 
 std::unique_ptr<CommandLine> make_command_line();

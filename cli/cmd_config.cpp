@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/app.h"
+#include "cli/output.h"
 #include "cli/print_config.h"
 #include "cli/usage.h"
 #include "zeroshard/base/error.h"
@@ -38,7 +39,7 @@ CheckedFile check_file(const std::string& path, const config::ReadOptions& optio
   } catch (const ConfigError& error) {
     config::Report report;
     report.add({.severity = config::Severity::error,
-                .code = config::Code::syntax,
+                .code = config::Code::unreadable,
                 .what = error.fault().what,
                 .remedy = error.fault().remedy});
     return {path, report};
@@ -52,7 +53,7 @@ int check(const CheckArguments& arguments) {
     files.push_back(check_file(path, arguments.read));
     rejected = rejected || files.back().report.has_errors();
   }
-  std::fputs((arguments.json ? check_json(files) : check_text(files)).c_str(), stdout);
+  print(arguments.json ? check_json(files) : check_text(files));
   return rejected ? kUsageExitCode : 0;
 }
 
@@ -64,7 +65,7 @@ int explain_file(const ExplainArguments& arguments) {
   }
   if (read.report.has_errors()) return kUsageExitCode;
   const auto rows = config::explain(read, arguments.read.world_size);
-  std::fputs((arguments.json ? explain_json(rows) : explain_text(rows)).c_str(), stdout);
+  print(arguments.json ? explain_json(rows) : explain_text(rows));
   return 0;
 }
 
@@ -72,7 +73,7 @@ int list_keys(const KeysArguments& arguments) {
   const std::string text = arguments.json       ? keys_json()
                            : arguments.markdown ? keys_markdown()
                                                 : keys_text();
-  std::fputs(text.c_str(), stdout);
+  print(text);
   return 0;
 }
 

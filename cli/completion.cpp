@@ -1,10 +1,10 @@
 // `zeroshard completion bash|zsh|fish`: a script made from the app itself, so it is never behind.
-#include <cstdio>
 #include <functional>
 
 #include <fmt/format.h>
 
 #include "cli/app.h"
+#include "cli/output.h"
 #include "cli/usage.h"
 #include "zeroshard/base/error.h"
 
@@ -67,6 +67,7 @@ std::string fish_script(const CLI::App& app) {
                             child->get_name(), child->get_description());
     }
     for (const std::string& option : option_names(verb)) {
+      if (!option.starts_with("--")) continue;
       script += fmt::format("complete -c zeroshard -n '{}' -l {}\n", condition, option.substr(2));
     }
   });
@@ -90,7 +91,7 @@ void add_completion_verb(CommandLine& line) {
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   verb->callback([&line, shell] {
     line.action = [&line, shell] {
-      std::fputs(completion_script(line.app, *shell).c_str(), stdout);
+      print(completion_script(line.app, *shell));
       return 0;
     };
   });

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <rapidjson/prettywriter.h>
 #include <rapidjson/stringbuffer.h>
@@ -26,7 +27,11 @@ class JsonWriter {
   void field(std::string_view name, std::int64_t value) { key(name), writer_.Int64(value); }
   void field(std::string_view name, int value) { field(name, std::int64_t{value}); }
   void field(std::string_view name, bool value) { key(name), writer_.Bool(value); }
-  void item(std::string_view value) { string(value); }
+  void list(std::string_view name, const std::vector<std::string>& items) {
+    open_list(name);
+    for (const std::string& item : items) string(item);
+    close_list();
+  }
 
   std::string text() const { return std::string(buffer_.GetString()) + "\n"; }
 

@@ -162,14 +162,14 @@ std::string keys_json() {
   for (const config::Key& key : config::key_table().keys()) {
     json.open_object();
     json.field("key", key.path);
-    json.field("only_for", joined(key.only_for));
+    json.list("only_for", key.only_for);
     json.field("type", key.type);
     json.field("default", config::key_table().default_of(key));
     json.field("here", effect_word(key.effect));
     json.field("meaning", key.meaning);
     json.field("instead", key.instead);
-    json.field("aliases", joined(key.aliases));
-    json.field("old_spellings", joined(key.old_spellings));
+    json.list("aliases", key.aliases);
+    json.list("old_spellings", key.old_spellings);
     json.close_object();
   }
   json.close_list();

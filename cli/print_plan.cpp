@@ -72,9 +72,7 @@ std::string plan_json(const PlanReport& report) {
   json.field("units", report.units);
   json.field("precision", report.precision);
   json.field("optimizer", report.optimizer);
-  json.open_list("assumptions");
-  for (const std::string& assumption : report.assumptions) json.item(assumption);
-  json.close_list();
+  json.list("assumptions", report.assumptions);
   if (report.chosen_stage) json.field("config_stage", *report.chosen_stage);
   json.open_list("stages");
   for (const PlannedStage& planned : report.stages) {

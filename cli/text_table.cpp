@@ -3,18 +3,9 @@
 #include <algorithm>
 
 #include "zeroshard/base/check.h"
+#include "zeroshard/base/utf8.h"
 
 namespace zeroshard::cli {
-namespace {
-
-// Characters, not bytes: continuation bytes of UTF-8 take no room.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
-  }));
-}
-
-}  // namespace
 
 void TextTable::add_row(std::vector<std::string> cells) {
   ZS_CHECK_EQ(cells.size(), columns_.size());
@@ -28,7 +19,7 @@ std::string TextTable::text() const {
   std::size_t total = 0;
   for (std::size_t column = 0; column < columns_.size(); ++column) {
     for (const auto& row : rows_) {
-      if (!row.empty()) widths[column] = std::max(widths[column], width_of(row[column]));
+      if (!row.empty()) widths[column] = std::max(widths[column], character_count(row[column]));
     }
     total += widths[column] + (column > 0 ? 2 : 0);
   }
@@ -36,7 +27,7 @@ std::string TextTable::text() const {
   for (const auto& row : rows_) {
     std::string line = row.empty() ? std::string(total, '-') : "";
     for (std::size_t column = 0; column < row.size(); ++column) {
-      const std::string padding(widths[column] - width_of(row[column]), ' ');
+      const std::string padding(widths[column] - character_count(row[column]), ' ');
       if (column > 0) line += "  ";
       line += columns_[column] == Align::right ? padding + row[column] : row[column] + padding;
     }

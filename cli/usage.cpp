@@ -32,7 +32,9 @@ std::string unknown_option(const std::vector<std::string>& known, int argc,
   for (int i = 1; i < argc; ++i) {
     const std::string word(argv[i]);
     if (word == "--") break;
-    if (!word.starts_with("--")) continue;
+    const bool is_option =
+        word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9') && word[1] != '.';
+    if (!is_option) continue;
     std::string name = word.substr(0, word.find('='));
     if (!contains(known, name)) return name;
   }
@@ -66,6 +68,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
   }
   if (app.get_parent() != nullptr) {
     for (std::string& name : option_names(*app.get_parent())) {
@@ -94,13 +97,13 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error, int
     what = "unknown verb";
     value = unknown_verb(verb, argc, argv);
     candidates = verbs;
-  } else if (!verbs.empty()) {
-    what = "no verb given";
-    value = fmt::format("one of {}", fmt::join(verbs, ", "));
   } else if (!unknown_option(options, argc, argv).empty()) {
     what = "unknown option";
     value = unknown_option(options, argc, argv);
     candidates = options;
+  } else if (!verbs.empty()) {
+    what = "no verb given";
+    value = fmt::format("one of {}", fmt::join(verbs, ", "));
   }
   const auto near = nearest(value, candidates);
   const std::string remedy = near ? "did you mean " + *near + "? Otherwise " + see : see;

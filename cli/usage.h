@@ -13,7 +13,7 @@ inline constexpr int kUsageExitCode = 2;
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error, int argc,
                           const char* const* argv);
 
-// Long option names of an app and of those around it, as typed: "--strict".
+// Option names of an app and of those around it, as typed: "--strict", "-h".
 std::vector<std::string> option_names(const CLI::App& app);
 std::vector<std::string> verb_names(const CLI::App& app);
 

@@ -101,6 +101,8 @@ for candidate in ${VIRTUAL_ENV:+"$VIRTUAL_ENV/bin/python"} "$(command -v "$pytho
 done
 
 if [[ -z $torch_python ]]; then
+  present module ensurepip ||
+    die 2 "torch is to go into a virtual environment, and Debian 12 keeps what makes one apart; run: sudo apt-get install --no-install-recommends python3-venv"
   say "installing torch into .venv (a 530 MB download, one to three minutes)"
   # A half-made .venv of an interrupted run is brought to its end by the same two commands.
   "$python" -m venv .venv >>$log 2>&1 ||

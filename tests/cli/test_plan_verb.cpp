@@ -57,6 +57,16 @@ TEST(PlanVerb, TheConfigDecidesPrecisionOffloadAndStage) {
   EXPECT_NE(finished.out.find("4 GB"), std::string::npos) << finished.out;
 }
 
+TEST(PlanVerb, RanksComeFromTheBatchSizesWhereNobodySays) {
+  const TemporaryFile config(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4,
+                                 "gradient_accumulation_steps": 2})");
+  const Finished finished = plan("--params 1e9 --config " + config.path());
+  ASSERT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_NE(finished.out.find("no --world-size: 8 ranks, from the batch sizes"), std::string::npos)
+      << finished.out;
+  EXPECT_EQ(plan("--params 1e9 --world-size 3 --config " + config.path()).exit_code, 2);
+}
+
 TEST(PlanVerb, ABadConfigIsRefused) {
   const TemporaryFile config(R"({"zero_optimization": {"stage": 9}})");
   const Finished finished = plan("--params 1e9 --config " + config.path());
@@ -65,11 +75,16 @@ TEST(PlanVerb, ABadConfigIsRefused) {
   EXPECT_NE(finished.err.find("zero_optimization.stage = 9"), std::string::npos) << finished.err;
 }
 
-TEST(PlanVerb, HugeModelsAreRefusedInASentence) {
-  const Finished finished = plan("--params 9e18 --world-size 2");
-  EXPECT_NE(finished.exit_code, 0);
-  EXPECT_EQ(finished.out, "");
-  EXPECT_EQ(finished.err.find("bug in ZeroShard"), std::string::npos) << finished.err;
+TEST(PlanVerb, SizesBeyondCountingAreRefusedInASentence) {
+  const TemporaryFile config(R"({"train_micro_batch_size_per_gpu": 1,
+                                 "gradient_accumulation_steps": 2147483647})");
+  for (const std::string& arguments : {std::string("--params 9e18 --world-size 2"),
+                                       "--params 1000T --world-size 2 --config " + config.path()}) {
+    const Finished finished = plan(arguments);
+    EXPECT_EQ(finished.exit_code, 2);
+    EXPECT_EQ(finished.out, "");
+    EXPECT_NE(finished.err.find("--params is out of range"), std::string::npos) << finished.err;
+  }
 }
 
 }  // namespace

@@ -36,9 +36,13 @@ TEST(Usage, EveryVerbHasHelpWithAnExample) {
 TEST(Usage, VersionNamesEverything) {
   const Finished version = zeroshard("--version");
   EXPECT_EQ(version.exit_code, 0);
-  for (const char* word : {"zeroshard 0.", "commit ", "\ntorch ", "\nMPI ", "\nCUDA "}) {
+  for (const char* word : {"zeroshard 0.", "\ntorch ", "\nMPI ", "\nCUDA "}) {
     expect_contains(version.out, word);
   }
+  const Finished git =
+      run_program("/usr/bin/git", "-C " ZEROSHARD_SOURCE_DIR " rev-parse --short=12 HEAD");
+  const bool in_repository = git.exit_code == 0;
+  expect_contains(version.out, "commit " + (in_repository ? git.out.substr(0, 12) : "none"));
 }
 
 struct Mistake {
@@ -65,6 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"--log-leve info plan --params 1", "did you mean --log-level?"},
                     Mistake{"plam --params 1e9", "unknown verb: plam; did you mean plan?"},
                     Mistake{"--log-level info plam", "unknown verb: plam; did you mean plan?"},
+                    Mistake{"-x", "unknown option: -x"},
                     Mistake{"config chekc x.json", "unknown verb: chekc; did you mean check?"},
                     Mistake{"", "[usage]"}, Mistake{"config", "[usage]"},
                     Mistake{"plan", "--params is required"},
@@ -83,6 +88,24 @@ TEST(Usage, ABadLogVariableIsNamed) {
       run_program("/usr/bin/env", "ZEROSHARD_LOG=shout " ZEROSHARD_BINARY " plan --params 1e6");
   EXPECT_EQ(finished.exit_code, 2);
   expect_contains(finished.err, "ZEROSHARD_LOG");
+}
+
+TEST(Usage, VersionAndHelpAnswerWhateverTheEnvironmentSays) {
+  for (const char* asked : {" --version", " --help"}) {
+    EXPECT_EQ(
+        run_program("/usr/bin/env", std::string("ZEROSHARD_LOG=shout " ZEROSHARD_BINARY) + asked)
+            .exit_code,
+        0);
+  }
+}
+
+TEST(Usage, LostOutputIsAFailure) {
+  for (const char* asked : {"--help", "plan --params 1e9", "config keys", "completion fish"}) {
+    const Finished finished =
+        run_program("/bin/sh", std::string("-c '" ZEROSHARD_BINARY " ") + asked + " >/dev/full'");
+    EXPECT_EQ(finished.exit_code, 1) << asked;
+    expect_contains(finished.err, "[storage] cannot write to standard output");
+  }
 }
 
 TEST(Usage, ARepeatedOptionTakesTheLast) {

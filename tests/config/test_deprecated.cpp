@@ -96,13 +96,11 @@ TEST(Deprecated, OldAndNewTogetherAreAnErrorAtTheOld) {
                    "zero_optimization.stage3_gather_fp16_weights_on_model_save"}));
 }
 
-TEST(Deprecated, OldAndNewSectionTogetherAreAnErrorAtTheOld) {
+TEST(Deprecated, TheNewSectionWinsOverTheOld) {
   for (const char* text : {R"({"bf16": {"enabled": true}, "bfloat16": {"enabled": false}})",
                            R"({"bfloat16": {"enabled": false}, "bf16": {"enabled": true}})"}) {
     const ReadResult read = read_config(text);
-    ASSERT_TRUE(read.report.has_errors()) << text;
-    EXPECT_EQ(read.report.problems().front().key, "bfloat16");
-    EXPECT_EQ(read.report.problems().front().code, Code::contradiction);
+    EXPECT_EQ(kinds_of_problems(text), (Lines{"warning deprecated bfloat16"}));
     EXPECT_TRUE(read.config.precision.bf16.enabled) << "bf16 wins: " << text;
   }
 }

@@ -106,9 +106,9 @@ TEST(Values, RangesHoldAtTheirEnds) {
       {"zero_optimization.offload_optimizer.ratio", {"0", "1", "0.3"}, {"-0.1", "1.1"}},
       {"fp16.loss_scale", {"0", "128"}, {"-1"}},
       {"fp16.initial_scale_power", {"0", "32"}, {"-1"}},
-      {"fp16.loss_scale_window", {"1"}, {"0"}},
+      {"fp16.loss_scale_window", {"1"}, {"-1"}},
       {"fp16.hysteresis", {"1"}, {"0"}},
-      {"fp16.min_loss_scale", {"1"}, {"0"}},
+      {"fp16.min_loss_scale", {"1"}, {"-1"}},
   };
   for (const Bound& bound : bounds) {
     for (const auto& value : bound.inside) good_config(nested(bound.path, value));

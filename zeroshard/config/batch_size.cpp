@@ -44,8 +44,8 @@ SolvedBatch solve_batch(const BatchOptions& batch, int world_size) {
   sizes.train = sizes.micro_per_rank * sizes.accumulation * ranks;
   if (!batch.train || *batch.train == sizes.train) return {sizes};
   return {std::nullopt,
-          fmt::format("{} is not micro batch {} x accumulation {} x {} ranks", *batch.train,
-                      sizes.micro_per_rank, sizes.accumulation, ranks),
+          fmt::format("{} is not micro batch {} x accumulation {} x {} rank{}", *batch.train,
+                      sizes.micro_per_rank, sizes.accumulation, ranks, ranks == 1 ? "" : "s"),
           product_remedy(given * steps * ranks)};
 }
 

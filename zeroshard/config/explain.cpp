@@ -45,6 +45,16 @@ void derive_dtypes(const Config& config, Derivations& out) {
   }
 }
 
+void derive_decay(const ReadResult& read, Derivations& out) {
+  const auto* adam =
+      read.config.optimizer ? std::get_if<AdamOptions>(&*read.config.optimizer) : nullptr;
+  // settle() has put it there; a default of ours would be 0.
+  if (adam != nullptr && adam->weight_decay != AdamOptions{}.weight_decay) {
+    out["optimizer.params.weight_decay"] = {fmt::format("{}", adam->weight_decay),
+                                            "torch_adam brings torch's own default"};
+  }
+}
+
 void derive_schedule(const Config& config, Derivations& out) {
   if (!config.scheduler) return;
   if (const auto* warmup = std::get_if<WarmupLrOptions>(&*config.scheduler)) {
@@ -70,8 +80,9 @@ Derivations derive(const ReadResult& read, std::optional<int> world_size) {
   derive_batch(config, world_size, out);
   derive_dtypes(config, out);
   derive_schedule(config, out);
+  derive_decay(read, out);
   if (!config.zero.overlap_comm) {
-    const bool sharded = stage_row(config.zero.stage).parameters == Placement::sharded;
+    const bool sharded = stage_row(config.zero.stage).overlaps_by_default();
     out["zero_optimization.overlap_comm"] = {
         sharded ? "true" : "false",
         sharded ? "parameters are sharded" : "parameters are replicated"};

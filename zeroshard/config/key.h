@@ -79,6 +79,9 @@ struct Limits {
 inline constexpr Limits kNotNegative{.min = 0};
 inline constexpr Limits kPositive{.min = 0, .above_min = true};
 inline constexpr Limits kAtLeastOne{.min = 1};
+// Samples and steps: no real one is larger, and sums of a few still fit into 64 bits.
+inline constexpr Limits kCount{.min = 1, .max = 2147483647};
+inline constexpr Limits kCountOrZero{.min = 0, .max = 2147483647};
 
 template <typename T>
 const T* number_in(const T& value) {
@@ -87,6 +90,19 @@ const T* number_in(const T& value) {
 template <typename T>
 const T* number_in(const std::optional<T>& value) {
   return value ? &*value : nullptr;
+}
+
+// Why a parsed value is not taken, if it is not.
+template <typename T>
+Stored rejected(const Parsed<T>& parsed, const Limits& limits) {
+  if (!parsed.value) return Rejected{Code::wrong_type, parsed.expected};
+  if constexpr (requires { limits.allows(static_cast<double>(*number_in(*parsed.value))); }) {
+    const auto* number = number_in(*parsed.value);
+    if (number != nullptr && !limits.allows(static_cast<double>(*number))) {
+      return Rejected{Code::out_of_range, limits.expected(ValueType<T>::name())};
+    }
+  }
+  return std::nullopt;
 }
 
 // The option of a Config that a key is held by, as option() wants it.
@@ -100,13 +116,7 @@ Key option(std::string path, Field field, std::string meaning, Limits limits = {
   Key key{.path = std::move(path), .type = ValueType<T>::name(), .meaning = std::move(meaning)};
   key.store = [field, limits](const Node& node, Coercion coercion, Config& config) -> Stored {
     auto parsed = ValueType<T>::parse(node, coercion);
-    if (!parsed.value) return Rejected{Code::wrong_type, parsed.expected};
-    if constexpr (requires { limits.allows(static_cast<double>(*number_in(*parsed.value))); }) {
-      const auto* number = number_in(*parsed.value);
-      if (number && !limits.allows(static_cast<double>(*number))) {
-        return Rejected{Code::out_of_range, limits.expected(ValueType<T>::name())};
-      }
-    }
+    if (Stored reason = rejected<T>(parsed, limits)) return reason;
     field(config) = std::move(*parsed.value);
     return std::nullopt;
   };
@@ -122,8 +132,8 @@ struct Absent {
   Effect effect = Effect::no_effect;
   std::string default_value = {};
   std::string instead = {};
-  std::vector<std::string> harmless =
-      {};  // values, as ValueType shows them, that are reported by nobody
+  Limits limits = {};
+  std::vector<std::string> harmless = {};  // values, as ValueType shows them, not reported
 };
 
 // A key of DeepSpeed's that no option of ours holds: type-checked, then reported unless harmless.
@@ -133,10 +143,8 @@ Key absent(std::string path, std::string meaning, Absent row) {
   key.effect = row.effect;
   key.instead = std::move(row.instead);
   key.fixed_default = std::move(row.default_value);
-  key.store = [](const Node& node, Coercion coercion, Config&) -> Stored {
-    auto parsed = ValueType<T>::parse(node, coercion);
-    if (parsed.value) return std::nullopt;
-    return Rejected{Code::wrong_type, parsed.expected};
+  key.store = [limits = row.limits](const Node& node, Coercion coercion, Config&) -> Stored {
+    return rejected<T>(ValueType<T>::parse(node, coercion), limits);
   };
   key.harmless = [values = std::move(row.harmless)](const Node& node, Coercion coercion) {
     const auto parsed = ValueType<T>::parse(node, coercion);

@@ -24,8 +24,6 @@ struct Section {
   Effect effect = Effect::supported;  // of a non-empty section as a whole
   std::string instead = {};
   std::string old_spelling = {};  // of the whole path, deprecated
-
-  bool typed() const { return unknown_keys == UnknownKeys::refused; }
 };
 
 // A section whose `type` names a kind that decides which `params` there are.

@@ -25,8 +25,8 @@ void add_whole(KeyTable& table, const char* section, const char* meaning, Effect
 
 void add_result_changers(KeyTable& table) {
   const auto effect = Effect::changes_results;
-  const char* drop = "not available; remove it or set enabled to false";
-  const char* remove = "not available; remove the section";
+  const char* drop = "remove it, or set enabled to false";
+  const char* remove = "remove the section";
   add_switched(table, "elasticity", "batch sizes that follow the number of nodes", effect, drop);
   add_switched(table, "curriculum_learning", "sequences that grow", effect, drop);
   add_switched(table, "data_efficiency", "sampling and token dropping", effect, drop);
@@ -41,20 +41,16 @@ void add_result_changers(KeyTable& table) {
   table.add(Section{.path = "tensor_parallel",
                     .meaning = "tensors split over ranks",
                     .unknown_keys = UnknownKeys::refused});
-  table.add(absent<std::int64_t>("tensor_parallel.autotp_size", "ranks per tensor",
-                                 {.effect = effect,
-                                  .default_value = "0",
-                                  .instead = "not available; set it to 0",
-                                  .harmless = {"0", "1"}}));
+  table.add(absent<std::int64_t>(
+      "tensor_parallel.autotp_size", "ranks per tensor",
+      {.effect = effect, .default_value = "0", .instead = "set it to 0", .harmless = {"0", "1"}}));
   for (const char* name : {"tp_overlap_comm", "preset_model", "partition_config"}) {
     table.add(absent<Anything>(std::string("tensor_parallel.") + name, "for autotp_size above 1",
                                {.effect = Effect::detail, .default_value = "null"}));
   }
-  table.add(absent<std::int64_t>("sequence_parallel_size", "ranks per sequence",
-                                 {.effect = effect,
-                                  .default_value = "1",
-                                  .instead = "not available; set it to 1",
-                                  .harmless = {"1"}}));
+  table.add(absent<std::int64_t>(
+      "sequence_parallel_size", "ranks per sequence",
+      {.effect = effect, .default_value = "1", .instead = "set it to 1", .harmless = {"1"}}));
 }
 
 void add_idle_sections(KeyTable& table) {

@@ -5,12 +5,11 @@ namespace zeroshard::config {
 
 void add_batch_keys(KeyTable& table) {
   table.add(option("train_batch_size", ZS_FIELD(batch.train),
-                   "samples per step over all ranks = micro batch x accumulation x ranks",
-                   kAtLeastOne));
+                   "samples per step over all ranks = micro batch x accumulation x ranks", kCount));
   table.add(option("train_micro_batch_size_per_gpu", ZS_FIELD(batch.micro_per_rank),
-                   "samples per rank and micro-step", kAtLeastOne));
+                   "samples per rank and micro-step", kCount));
   table.add(option("gradient_accumulation_steps", ZS_FIELD(batch.accumulation),
-                   "micro-steps per step", kAtLeastOne));
+                   "micro-steps per step", kCount));
   table.add(option("dataloader_drop_last", ZS_FIELD(batch.drop_last),
                    "leave out the incomplete last batch of an epoch"));
   table.add(absent<bool>("managed_gradient_accumulation",

@@ -17,13 +17,13 @@ void add_fp16(KeyTable& table) {
   table.add(option("fp16.initial_scale_power", ZS_FIELD(precision.fp16.initial_scale_power),
                    "the dynamic scale starts at 2 to this power", {.min = 0, .max = 127}));
   table.add(option("fp16.loss_scale_window", ZS_FIELD(precision.fp16.loss_scale_window),
-                   "good steps before the scale doubles", kAtLeastOne));
+                   "good steps before the scale doubles", kCountOrZero));
   table.add(option("fp16.hysteresis", ZS_FIELD(precision.fp16.hysteresis),
                    "overflows before the scale halves", kAtLeastOne));
   table.add(option("fp16.consecutive_hysteresis", ZS_FIELD(precision.fp16.consecutive_hysteresis),
                    "a good step refills the hysteresis"));
   table.add(option("fp16.min_loss_scale", ZS_FIELD(precision.fp16.min_loss_scale),
-                   "the dynamic scale never falls below", kAtLeastOne));
+                   "the dynamic scale never falls below", kNotNegative));
   table.add(absent<bool>("fp16.fp16_master_weights_and_grads", "masters and gradients in fp16",
                          {.effect = Effect::changes_results,
                           .default_value = "false",

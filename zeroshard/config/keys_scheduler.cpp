@@ -12,7 +12,7 @@ Key param(Key key, const char* kind) { return key.for_kinds({kind}); }
 template <typename Options>
 void add_warmup(KeyTable& table, const char* kind) {
   table.add(param(option("scheduler.params.warmup_num_steps", ZS_SCHEDULE(Options, num_steps),
-                         "updates to warm up over; at least 2 are used", kAtLeastOne),
+                         "steps to warm up over; at least 2 are used", kCount),
                   kind));
   table.add(param(
       option("scheduler.params.warmup_type", ZS_SCHEDULE(Options, shape), "how the rate rises"),
@@ -32,7 +32,7 @@ void add_warmup_rates(KeyTable& table, const char* kind, const char* max_meaning
 template <typename Options>
 void add_total(KeyTable& table, const char* kind) {
   table.add(param(option("scheduler.params.total_num_steps", ZS_SCHEDULE(Options, total_num_steps),
-                         "updates of the whole run", kAtLeastOne)
+                         "steps of the whole run", kCount)
                       .must_be_given(),
                   kind));
 }
@@ -63,7 +63,7 @@ void add_range_test(KeyTable& table) {
                          "learning rate to start from", kNotNegative),
                   kind));
   table.add(param(option("scheduler.params.lr_range_test_step_size",
-                         ZS_SCHEDULE(Options, step_size), "updates per interval", kAtLeastOne),
+                         ZS_SCHEDULE(Options, step_size), "steps per interval", kCount),
                   kind));
   table.add(param(option("scheduler.params.lr_range_test_step_rate",
                          ZS_SCHEDULE(Options, step_rate), "growth per interval"),
@@ -86,15 +86,15 @@ void add_one_cycle(KeyTable& table) {
   add(option("scheduler.params.decay_lr_rate", ZS_SCHEDULE(Options, decay_lr_rate),
              "decay of the rate after the cycle"));
   add(option("scheduler.params.cycle_first_step_size", ZS_SCHEDULE(Options, first_step_size),
-             "updates of the rise", kAtLeastOne));
+             "steps of the rise", kCount));
   add(option("scheduler.params.cycle_second_step_size", ZS_SCHEDULE(Options, second_step_size),
-             "updates of the fall; null: as many as the rise", kNotNegative));
+             "steps of the fall; null: as many as the rise", kCountOrZero));
   add(option("scheduler.params.decay_step_size", ZS_SCHEDULE(Options, decay_step_size),
-             "updates per decay interval; 0: no decay", kNotNegative));
+             "steps per decay interval; 0: no decay", kCountOrZero));
   add(option("scheduler.params.cycle_first_stair_count", ZS_SCHEDULE(Options, first_stair_count),
-             "stairs of the rise; 0: continuous", kNotNegative));
+             "stairs of the rise; 0: continuous", kCountOrZero));
   add(option("scheduler.params.cycle_second_stair_count", ZS_SCHEDULE(Options, second_stair_count),
-             "stairs of the fall; null: as the rise", kNotNegative));
+             "stairs of the fall; null: as the rise", kCountOrZero));
   add(option("scheduler.params.cycle_momentum", ZS_SCHEDULE(Options, cycle_momentum),
              "move the first beta against the rate"));
   add(option("scheduler.params.cycle_min_mom", ZS_SCHEDULE(Options, min_momentum),

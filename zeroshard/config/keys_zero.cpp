@@ -54,16 +54,21 @@ void add_tuning(KeyTable& table) {
                    "a bucket is always one grouped reduction"));
   table.add(always("allgather_partitions", "gather updated parameters by all-gather", true,
                    "updated parameters are always all-gathered"));
-  table.add(absent<std::int64_t>(
-      "zero_optimization.allgather_bucket_size", "elements per gather of updated parameters",
-      {.default_value = "500000000", .instead = "parameters are gathered unit by unit"}));
-  table.add(absent<std::int64_t>(
-      "zero_optimization.sub_group_size", "elements updated per optimizer sub-step",
-      {.default_value = "1000000000", .instead = "the update runs unit by unit"}));
+  table.add(absent<std::int64_t>("zero_optimization.allgather_bucket_size",
+                                 "elements per gather of updated parameters",
+                                 {.default_value = "500000000",
+                                  .instead = "parameters are gathered unit by unit",
+                                  .limits = kNotNegative}));
+  table.add(absent<std::int64_t>("zero_optimization.sub_group_size",
+                                 "elements updated per optimizer sub-step",
+                                 {.default_value = "1000000000",
+                                  .instead = "the update runs unit by unit",
+                                  .limits = kNotNegative}));
   table.add(absent<std::int64_t>("zero_optimization.stage3_max_reuse_distance",
                                  "keep a parameter that is used again within this many elements",
                                  {.default_value = "1000000000",
-                                  .instead = "a unit is released as soon as it was used"})
+                                  .instead = "a unit is released as soon as it was used",
+                                  .limits = kNotNegative})
                 .alias("max_reuse_distance"));
   table.add(
       absent<std::int64_t>(

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "zeroshard/base/utf8.h"
+
 namespace zeroshard::config {
 namespace {
 
@@ -65,11 +67,7 @@ std::string quoted(std::string_view text) {
 std::string spelling(const Node& node, std::size_t limit) {
   std::string out;
   append_spelling(node, limit, out);
-  if (out.size() <= limit) return out;
-  // Cut between characters, not inside one: a UTF-8 continuation byte starts with the bits 10.
-  std::size_t cut = limit;
-  while (cut > 0 && (static_cast<unsigned char>(out[cut]) & 0xC0U) == 0x80U) --cut;
-  return out.substr(0, cut) + "...";
+  return shortened(out, limit);
 }
 
 }  // namespace zeroshard::config

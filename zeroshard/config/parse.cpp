@@ -1,5 +1,6 @@
 #include "zeroshard/config/parse.h"
 
+#include <cctype>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -19,7 +20,6 @@ namespace {
 // Deeper than any real config; a bound keeps every later walk over the tree safe from hostile
 // files.
 constexpr std::size_t kMaxDepth = 64;
-constexpr std::size_t kMaxBytes = 16U << 20U;
 
 // Builds the tree from SAX events. RapidJSON says where an event ended; where it began is the first
 // character after the event before it that is neither blank nor a separator. (A container behind a
@@ -152,12 +152,19 @@ void report_syntax(Report& report, Position at, std::string what, std::string re
               .remedy = std::move(remedy)});
 }
 
+// "Invalid value." -> "invalid value"
+std::string sentence_part(std::string text) {
+  if (text.ends_with('.')) text.pop_back();
+  if (!text.empty()) text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
 }  // namespace
 
 std::optional<Node> parse(std::string_view text, Report& report) {
   const LineMap lines(text);
-  if (text.size() > kMaxBytes) {
-    report_syntax(report, {1, 1}, "the file is larger than 16 MiB", "is it a config?");
+  if (text.size() > kMaxConfigBytes) {
+    report_syntax(report, {1, 1}, "the file is larger than 1 MiB", "is it a config?");
     return std::nullopt;
   }
   // To RapidJSON a zero byte is the end, and what follows would be passed over in silence.
@@ -183,7 +190,8 @@ std::optional<Node> parse(std::string_view text, Report& report) {
                (json.text[result.Offset()] == '\n' || json.text[result.Offset()] == '\r')) {
       report_syntax(report, at, "a string without its closing quote", "close it on its own line");
     } else {
-      report_syntax(report, at, rapidjson::GetParseError_En(result.Code()), "mend the JSON here");
+      report_syntax(report, at, sentence_part(rapidjson::GetParseError_En(result.Code())),
+                    "mend the JSON here");
     }
     return std::nullopt;
   }

@@ -23,6 +23,7 @@ std::string_view name_of(Code code) {
     case Code::contradiction: return "contradiction";
     case Code::deprecated: return "deprecated";
     case Code::no_effect: return "no_effect";
+    case Code::unreadable: return "unreadable";
     case Code::unsupported: return "unsupported";
   }
   return "?";

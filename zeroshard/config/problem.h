@@ -23,6 +23,7 @@ enum class Code {
   contradiction,
   deprecated,
   no_effect,    // a known key that does nothing here
+  unreadable,   // no such file, or no right to read it
   unsupported,  // a known key that would change results, of a feature we do not have
 };
 
@@ -39,7 +40,7 @@ struct Problem {
   std::string remedy = {};
 };
 
-// `FILE:12:5: error: key = value: what; remedy`
+// `FILE:12:5: error: [config] key = value: what; remedy`
 std::string format_problem(std::string_view file, const Problem& problem);
 
 class Report {

@@ -15,6 +15,11 @@ std::string_view name_of(Source source) {
   return "?";
 }
 
+bool left_at_auto(const Provenance& provenance, std::string_view key) {
+  const auto found = provenance.find(key);
+  return found != provenance.end() && found->second.source == Source::automatic;
+}
+
 std::string kind_given(const Provenance& provenance, std::string_view section) {
   const std::string owner(parent_of(section));
   const auto type = provenance.find(owner + ".type");

@@ -28,8 +28,11 @@ struct Origin {
 // Canonical key path -> origin; keys that were not given are not in it.
 using Provenance = std::map<std::string, Origin, std::less<>>;
 
-// "file", "default", "derived", "auto".
+// "file", "default", "derived", "auto", "auto, resolved".
 std::string_view name_of(Source source);
+
+// Whether the file says "auto" and nobody has resolved it.
+bool left_at_auto(const Provenance& provenance, std::string_view key);
 
 // The kind that the file's optimizer.type or scheduler.type chose for a section such as
 // "optimizer.params", as the key table spells it; empty elsewhere and where none was chosen.

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -16,18 +15,19 @@
 namespace zeroshard::config {
 namespace {
 
+// One byte more than a config may have, so that the parser sees it is too large.
 std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
+  std::string text(kMaxConfigBytes + 1, '\0');
+  if (file.is_open()) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   // A folder opens, and is found out by the first read.
-  const bool empty = file.is_open() && file.peek() == std::ifstream::traits_type::eof();
-  if (file.is_open() && !empty) text << file.rdbuf();
   if (!file.is_open() || file.bad()) {
     throw ConfigError({.what = "cannot read the config file",
                        .value = path,
                        .remedy = fmt::format("{}; check the path", std::strerror(errno))});
   }
-  return text.str();
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
 }
 
 }  // namespace
@@ -61,6 +61,13 @@ Config load_config(const std::string& path, const ReadOptions& options) {
   }
   throw ConfigError({.what = fmt::format("{} problems", read.report.count(Severity::error)),
                      .value = path + lines});
+}
+
+Report recheck(const ReadResult& read, const ReadOptions& options) {
+  Report report(options.strict);
+  validate(read.config, read.provenance, options.world_size, report);
+  report.sort_by_position();
+  return report;
 }
 
 void resolve_auto(ReadResult& read, std::string_view key, std::string_view json_value) {

@@ -38,4 +38,7 @@ Config load_config(const std::string& path, const ReadOptions& options = {});
 // Throws ConfigError where the key is not at "auto" or the value does not fit it.
 void resolve_auto(ReadResult& read, std::string_view key, std::string_view json_value);
 
+// The checks that concern several keys, once more: after the caller has resolved what was "auto".
+Report recheck(const ReadResult& read, const ReadOptions& options = {});
+
 }  // namespace zeroshard::config

@@ -5,13 +5,14 @@
 
 #include <fmt/format.h>
 
+#include "zeroshard/base/utf8.h"
+
 namespace zeroshard::config {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
-bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 bool is_punctuation(char c) { return std::string_view("{}[]:,").find(c) != std::string_view::npos; }
 
 // true, false, null or the characters of a number: left as they are for the parser to judge.

@@ -26,6 +26,7 @@ class Validator {
     check_batch_sizes(world_size);
     check_precision();
     check_offload();
+    check_update();
     check_optimizer();
     check_scheduler();
     check_vocabulary();
@@ -47,6 +48,7 @@ class Validator {
       complain(Severity::error, Code::contradiction, "bf16.enabled", "fp16.enabled is true as well",
                "keep one of the two");
     }
+    check_loss_scale();
     const Origin* wanted = given(provenance_, "data_types.param_dtype");
     const std::string model = fmt::format("\"{}\"", name_of(config_.precision.model()));
     if (wanted == nullptr || is_auto("fp16.enabled") || is_auto("bf16.enabled")) return;
@@ -55,6 +57,26 @@ class Validator {
       complain(Severity::error, Code::contradiction, "data_types.param_dtype",
                fmt::format("fp16.enabled and bf16.enabled make it {}", model),
                "make them agree, or leave it out");
+    }
+  }
+
+  // DeepSpeed minds these only where a dynamic scale uses them.
+  void check_loss_scale() {
+    const Fp16Options& fp16 = config_.precision.fp16;
+    if (!fp16.enabled || fp16.loss_scale != 0.0) return;
+    for (const auto& [key, value] : {std::pair{"fp16.loss_scale_window", fp16.loss_scale_window},
+                                     std::pair{"fp16.min_loss_scale", fp16.min_loss_scale}}) {
+      if (value < 1) {
+        complain(Severity::error, Code::out_of_range, key, "expected an integer of at least 1",
+                 "or give a static fp16.loss_scale");
+      }
+    }
+  }
+
+  void check_update() {
+    if (config_.zero.delayed_update && config_.zero.speculative_update.value_or(false)) {
+      complain(Severity::error, Code::contradiction, "zeroshard.delayed_update",
+               "zeroshard.speculative_update is true as well", "keep one of the two");
     }
   }
 
@@ -99,7 +121,7 @@ class Validator {
       }
       if (total < warmup) {
         complain(Severity::warning, Code::contradiction, "scheduler.params.total_num_steps",
-                 fmt::format("less than the {} updates of the warm-up", warmup),
+                 fmt::format("less than the {} steps of the warm-up", warmup),
                  "the rate will not decay gradually; raise it or warm up for less");
       }
     };
@@ -126,7 +148,7 @@ class Validator {
     }
     if (cycle.second_step_size == 0) {
       complain(Severity::warning, Code::contradiction, "scheduler.params.cycle_second_step_size",
-               "the rate never reaches cycle_max_lr", "give the fall some updates");
+               "the rate never reaches cycle_max_lr", "give the fall some steps");
     }
   }
 
@@ -139,10 +161,7 @@ class Validator {
     }
   }
 
-  bool is_auto(std::string_view key) const {
-    const auto found = provenance_.find(key);
-    return found != provenance_.end() && found->second.source == Source::automatic;
-  }
+  bool is_auto(std::string_view key) const { return left_at_auto(provenance_, key); }
 
   void complain(Severity severity, Code code, std::string_view key, std::string what,
                 std::string remedy) {

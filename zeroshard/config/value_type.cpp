@@ -109,7 +109,7 @@ Parsed<std::int64_t> ValueType<std::int64_t>::parse(const Node& node, Coercion c
   if (coercion == Coercion::typed_section && digits) {
     if (const auto value = whole_number(node.text)) return {*value, {}};
   }
-  return {std::nullopt, "a whole number"};
+  return {std::nullopt, "a whole number of 64 bits"};
 }
 std::string ValueType<std::int64_t>::show(const std::int64_t& value) {
   return fmt::format("{}", value);
@@ -134,6 +134,7 @@ Parsed<double> ValueType<double>::parse(const Node& node, Coercion coercion) {
   if (numeric) {
     if (const auto value = finite_number(node.text)) return {*value, {}};
   }
+  if (node.is(Node::Kind::list)) return {std::nullopt, "one number for all parameter groups"};
   return {std::nullopt, "a number"};
 }
 std::string ValueType<double>::show(const double& value) { return fmt::format("{}", value); }

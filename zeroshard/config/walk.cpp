@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/nearest.h"
+#include "zeroshard/base/utf8.h"
 
 namespace zeroshard::config {
 namespace {
@@ -35,6 +36,8 @@ void Walk::walk_section(const Node& object, const Place& place) {
 
 void Walk::walk_member(const Node& object, const Member& member, const Place& place) {
   if (is_comment_key(member.key)) return;
+  // Paths are joined by dots; a dot inside a name must not lead anywhere.
+  if (member.key.find('.') != std::string::npos) return unknown_member(member, place);
   const std::string path = join_path(place.path, member.key);
   if (const Section* section = key_table().find_section(path)) {
     if (section_spelled_twice(*section, object, member, place)) return;
@@ -43,11 +46,13 @@ void Walk::walk_member(const Node& object, const Member& member, const Place& pl
   if (const Key* key = key_table().find_key(path, place.kind)) {
     return store_key(*key, object, member, place);
   }
-  if (place.unknown_keys != UnknownKeys::free) unknown_member(member, place);
+  unknown_member(member, place);
 }
 
 void Walk::enter_section(const Section& section, const Member& member, const Place& outer) {
-  if (member.value.is(Node::Kind::null) || member.value.is_auto()) return;
+  // DeepSpeed drops "auto" where it checks types, so a section inside such a section may be it.
+  const bool dropped = member.value.is_auto() && outer.unknown_keys == UnknownKeys::refused;
+  if (member.value.is(Node::Kind::null) || dropped) return;
   if (section.path == "zero_optimization" && member.value.is(Node::Kind::boolean)) {
     return bare_zero_optimization(member);
   }
@@ -78,50 +83,68 @@ void Walk::enter_section(const Section& section, const Member& member, const Pla
 
 // `type` decides what `params` may hold, wherever in the section it stands.
 void Walk::enter_kind_section(const Section& section, const Node& object, const Place& place) {
+  const Kind* kind = choose_kind(section, object, place);
   const Member* type = object.find("type");
-  const Kind* kind = nullptr;
+  const Member* params = object.find("params");
+  for (const Member& member : object.members) {
+    if (&member == params) {
+      walk_params(kind, member, place);
+    } else if (member.key == "type") {
+      // Of a type given twice, which is reported, the first counts; a bad one is reported above.
+      if (&member == type && kind != nullptr) walk_member(object, member, place);
+    } else if (member.key != "params") {
+      walk_member(object, member, place);
+    }
+  }
+  const bool none = params == nullptr || params->value.is(Node::Kind::null);
+  if (kind != nullptr && none) report_missing(object, params_of(*kind, place));
+}
+
+const Kind* Walk::choose_kind(const Section& section, const Node& object, const Place& place) {
+  const Member* type = object.find("type");
+  const auto names = key_table().kind_names(section.path, true);
+  const std::string choose = "choose " + list_names(names);
   if (type == nullptr || type->value.is(Node::Kind::null)) {
     report_.add({.severity = Severity::error,
                  .code = Code::missing_key,
                  .key = join_path(place.written, "type"),
                  .at = object.at,
                  .what = "the section has no type",
-                 .remedy = "choose " + list_names(key_table().kind_names(section.path, true))});
-  } else if (type->value.is(Node::Kind::text)) {
-    kind = key_table().find_kind(section.path, type->value.text);
-    if (kind == nullptr || !kind->install) {
-      const auto near = nearest(type->value.text, key_table().kind_names(section.path, true));
-      complain(Severity::error, Code::unsupported, *type, place,
-               fmt::format("ZeroShard has no such {}", section.path),
-               near ? fmt::format("did you mean \"{}\"?", *near)
-                    : "choose " + list_names(key_table().kind_names(section.path, true)));
-      kind = nullptr;
-    } else {
-      kind->install(config_);
-    }
+                 .remedy = choose});
+    return nullptr;
   }
-  for (const Member& member : object.members) {
-    if (member.key == "type" && &member != type) continue;  // given twice, and reported
-    if (member.key != "params") {
-      walk_member(object, member, place);
-    } else if (kind != nullptr && member.value.is(Node::Kind::object)) {
-      Place params{.path = join_path(place.path, "params"),
-                   .written = join_path(place.written, "params"),
-                   .kind = kind->name,
-                   .unknown_keys = UnknownKeys::refused};
-      walk_section(member.value, params);
-      report_missing(member.value, params);
-    } else if (kind != nullptr && !member.value.is(Node::Kind::null)) {
-      complain(Severity::error, Code::wrong_type, member, place, "expected a section",
-               "write \"params\": { ... }");
-    }
+  if (!type->value.is(Node::Kind::text)) {
+    complain(Severity::error, Code::wrong_type, *type, place, "expected a string", choose);
+    return nullptr;
   }
-  const Member* params = object.find("params");
-  if (kind != nullptr && (params == nullptr || params->value.is(Node::Kind::null))) {
-    report_missing(object, {.path = join_path(place.path, "params"),
-                            .written = join_path(place.written, "params"),
-                            .kind = kind->name});
+  const Kind* kind = key_table().find_kind(section.path, type->value.text);
+  if (kind == nullptr || !kind->install) {
+    const auto near = nearest(type->value.text, names);
+    complain(Severity::error, Code::unsupported, *type, place,
+             fmt::format("ZeroShard has no such {}", section.path),
+             near ? fmt::format("did you mean \"{}\"?", *near) : choose);
+    return nullptr;
   }
+  kind->install(config_);
+  return kind;
+}
+
+Walk::Place Walk::params_of(const Kind& kind, const Place& place) {
+  return {.path = join_path(place.path, "params"),
+          .written = join_path(place.written, "params"),
+          .kind = kind.name,
+          .unknown_keys = UnknownKeys::refused};
+}
+
+void Walk::walk_params(const Kind* kind, const Member& member, const Place& place) {
+  if (kind == nullptr || member.value.is(Node::Kind::null)) return;
+  if (!member.value.is(Node::Kind::object)) {
+    return complain(Severity::error, Code::wrong_type, member, place, "expected a section",
+                    "write \"params\": { ... }");
+  }
+  const Place params = params_of(*kind, place);
+  walk_section(member.value, params);
+  report_missing(member.value, params);
 }
 
 // Before the section there was a switch: true meant stage 1.
@@ -146,22 +169,23 @@ void Walk::store_key(const Key& key, const Node& object, const Member& member, c
   if (member.value.is_auto()) {
     origin.source = Source::automatic;
   } else if (const Stored rejected = key.store(member.value, place.coercion(), config_)) {
+    const std::string fallback = key_table().default_of(key);
     return complain(Severity::error, rejected->code, member, place,
                     "expected " + rejected->expected,
-                    "the default is " + key_table().default_of(key));
+                    fallback == "null" ? "or leave it out" : "the default is " + fallback);
   } else {
     report_effect(key, member, place);
   }
   provenance_[key.path] = std::move(origin);
 }
 
-// A section's old spelling beside the section itself.
+// A section's old spelling beside the section itself: the new one wins, as in DeepSpeed.
 bool Walk::section_spelled_twice(const Section& section, const Node& object, const Member& member,
                                  const Place& place) {
   const std::string name(leaf_of(section.path));
   if (member.key == name || object.find(name) == nullptr) return false;
-  complain(Severity::error, Code::contradiction, member, place,
-           fmt::format("\"{}\" says the same", name), "keep one of the two");
+  complain(Severity::warning, Code::deprecated, member, place,
+           fmt::format("ignored, because \"{}\" is given too", name), "remove it");
   return true;
 }
 
@@ -211,38 +235,40 @@ void Walk::report_missing(const Node& params, const Place& place) {
 }
 
 void Walk::unknown_member(const Member& member, const Place& place) {
-  // DeepSpeed names this one itself, so people meet it.
-  if (place.path == "optimizer.params" && member.key == "max_grad_norm") {
-    return complain(Severity::error, Code::unknown_key, member, place, "not an optimizer parameter",
-                    "use gradient_clipping at the top level");
-  }
   const auto names = key_table().names_in(place.path, place.kind);
   if (const auto near = nearest(member.key, names)) {
     return complain(Severity::error, Code::unknown_key, member, place, "unknown key",
                     fmt::format("did you mean \"{}\"?", *near));
   }
-  const auto homes = key_table().homes_of(member.key);
-  std::string remedy = "remove it, or begin it with _ to keep it as a comment";
-  if (homes.size() == 1) {
-    remedy = homes[0].empty() ? "it belongs at the top level"
-                              : fmt::format("it belongs in \"{}\"", homes[0]);
-  } else if (member.key == "max_grad_norm") {
-    remedy = "use gradient_clipping";
-  } else if (member.key == "lr_scheduler") {
-    remedy = "use scheduler";
-  }
+  if (place.unknown_keys == UnknownKeys::free) return;
   const bool refused = place.unknown_keys == UnknownKeys::refused;
-  complain(refused ? Severity::error : Severity::warning, Code::unknown_key, member, place,
-           refused ? "unknown key" : "unknown key, ignored", remedy);
+  const std::string what = !place.kind.empty() ? place.kind + " has no such parameter"
+                           : refused           ? "unknown key"
+                                               : "unknown key, ignored";
+  complain(refused ? Severity::error : Severity::warning, Code::unknown_key, member, place, what,
+           remedy_for_unknown(member.key, place));
+}
+
+std::string Walk::remedy_for_unknown(const std::string& name, const Place& place) {
+  // Two that people meet: the first DeepSpeed names itself, the second it ignores.
+  if (name == "max_grad_norm") return "use gradient_clipping at the top level";
+  if (name == "lr_scheduler") return "use scheduler";
+  auto homes = key_table().homes_of(name);
+  std::erase(homes, place.path);
+  if (homes.size() != 1) return "remove it, or begin it with _ to keep it as a comment";
+  return homes[0].empty() ? "it belongs at the top level"
+                          : fmt::format("it belongs in \"{}\"", homes[0]);
 }
 
 void Walk::complain(Severity severity, Code code, const Member& member, const Place& place,
                     std::string what, std::string remedy) {
   const bool about_key =
       code == Code::unknown_key || code == Code::deprecated || code == Code::contradiction;
+  constexpr std::size_t kLongestName = 80;
+  const std::string name = member.key.empty() ? "\"\"" : shortened(member.key, kLongestName);
   report_.add({.severity = severity,
                .code = code,
-               .key = join_path(place.written, member.key),
+               .key = join_path(place.written, name),
                .value = spelling(member.value),
                .at = about_key ? member.at : member.value.at,
                .what = std::move(what),

@@ -35,6 +35,9 @@ class Walk {
   void walk_member(const Node& object, const Member& member, const Place& place);
   void enter_section(const Section& section, const Member& member, const Place& outer);
   void enter_kind_section(const Section& section, const Node& object, const Place& place);
+  const Kind* choose_kind(const Section& section, const Node& object, const Place& place);
+  static Place params_of(const Kind& kind, const Place& place);
+  void walk_params(const Kind* kind, const Member& member, const Place& place);
   void bare_zero_optimization(const Member& member);
   void store_key(const Key& key, const Node& object, const Member& member, const Place& place);
   bool section_spelled_twice(const Section& section, const Node& object, const Member& member,
@@ -43,6 +46,7 @@ class Walk {
   void report_effect(const Key& key, const Member& member, const Place& place);
   void report_missing(const Node& params, const Place& place);
   void unknown_member(const Member& member, const Place& place);
+  static std::string remedy_for_unknown(const std::string& name, const Place& place);
   void complain(Severity severity, Code code, const Member& member, const Place& place,
                 std::string what, std::string remedy);
 

@@ -33,6 +33,10 @@ struct Stage {
   Placement gradients_reduced;       // after the last micro-step's reduction
   Placement optimizer_states;
 
+  // Gathers are on the way of every forward where parameters are sharded; elsewhere one asks for
+  // it.
+  bool overlaps_by_default() const { return parameters == Placement::sharded; }
+
   bool operator==(const Stage& other) const = default;
 };
 

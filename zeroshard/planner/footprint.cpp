@@ -30,6 +30,12 @@ GatherPool gather_pool(const ModelLayout& model, const ZeroOptions& zero) {
                            .max_live_numel = zero.max_live_numel});
 }
 
+// G is fp32 where several micro-steps add up in it.
+DType reduced_dtype(const FootprintOptions& options) {
+  const Placement accumulating = stage_row(options.zero.stage).gradients_accumulating;
+  return options.precision.reduced(options.micro_steps > 1 && accumulating == Placement::sharded);
+}
+
 class Accountant {
  public:
   Accountant(const ModelLayout& model, const FootprintOptions& options)
@@ -101,15 +107,10 @@ class Accountant {
   // G overwrites the local gradient where there is one on the device and G's elements fit into it.
   void add_reduced_gradient(Tier tier, std::int64_t numel) {
     const bool local_kept = stage_.gradients_accumulating == Placement::partial;
-    const DType reduced = options_.precision.reduced(adds_up());
+    const DType reduced = reduced_dtype(options_);
     const bool in_place = local_kept && tier == Tier::device &&
                           bytes_of(reduced) <= bytes_of(options_.precision.accumulation());
     if (!in_place) add(Category::gradients, tier, buffer_bytes(numel, reduced));
-  }
-
-  // Whether micro-steps add up in G itself.
-  bool adds_up() const {
-    return options_.micro_steps > 1 && stage_.gradients_accumulating == Placement::sharded;
   }
 
   // Stages that keep the local gradient reduce straight out of it; the others fill buckets. Both
@@ -125,8 +126,7 @@ class Accountant {
     const DType dtype = options_.precision.communication();
     const bool fills = stage_.gradients_accumulating == Placement::sharded ||
                        options_.precision.accumulation() != dtype;
-    const bool overlap =
-        options_.zero.overlap_comm.value_or(stage_.parameters == Placement::sharded);
+    const bool overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default());
     const Ring ring = fills ? size_bucket_ring(plan.largest_numel(), dtype, overlap, world_size_)
                             : size_staging_ring(1, plan.largest_numel() * bytes_of(dtype));
     add(Category::buffers, Tier::device, ring.total_bytes);
@@ -202,19 +202,16 @@ std::int64_t bytes_sent_per_step(const ModelLayout& model, const FootprintOption
   const Stage& stage = stage_row(options.zero.stage);
   const bool sharded = stage.parameters == Placement::sharded;
   const GatherPool pool = sharded ? gather_pool(model, options.zero) : GatherPool{};
-  const bool adds_up =
-      options.micro_steps > 1 && stage.gradients_accumulating == Placement::sharded;
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < model.units().size(); ++i) {
     for (const FlatGroup& group : model.units()[i].groups()) {
       const Traffic traffic = traffic_per_step(
           stage, static_cast<int>(options.micro_steps),
           {.trainable = group.trainable, .released = sharded && !pool.persistent[i]});
-      const TrafficBytes bytes =
-          bytes_sent(group.layout, traffic,
-                     {.parameters = group.dtype,
-                      .reduced = options.precision.communication(),
-                      .gathered_gradients = options.precision.reduced(adds_up)});
+      const TrafficBytes bytes = bytes_sent(group.layout, traffic,
+                                            {.parameters = group.dtype,
+                                             .reduced = options.precision.communication(),
+                                             .gathered_gradients = reduced_dtype(options)});
       sum = checked_add(sum, checked_add(bytes.reduce, bytes.gather));
     }
   }
