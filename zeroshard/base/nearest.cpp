@@ -27,7 +27,7 @@ std::optional<std::string> nearest_of(std::string_view word, std::span<const Tex
   int best_distance = kMostMistakes + 1;
   for (std::string_view candidate : candidates) {
     // Every letter too many is a mistake; without this a word of megabytes would take its time.
-    const auto [shorter, longer] = std::minmax(word.size(), candidate.size());
+    const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});
     if (longer - shorter > kMostMistakes) continue;
     const int distance = edit_distance(word, candidate);
     if (distance >= best_distance || distance > mistakes_allowed(word, candidate)) continue;
