@@ -14,7 +14,7 @@ help:  ## list these verbs
 demo: build  ## set up, build, and show the command line at work (first time: about 4 minutes)
 	@tools/demo.sh
 
-test:  ## set up, build, and run every test but the slow ones (first time: about 8 minutes)
+test:  ## set up, build, and run every test but the slow ones (first time: about 10 minutes)
 	@tools/test.sh full
 
 test-slow:  ## run the tests labelled slow

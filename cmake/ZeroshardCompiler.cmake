@@ -14,7 +14,8 @@ endif()
 
 add_library(zeroshard_flags INTERFACE)
 # Designated initializers leave members at their defaults on purpose; GCC warns about each.
-target_compile_options(zeroshard_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+# No contraction: every build, on every CPU, does the same IEEE operations.
+target_compile_options(zeroshard_flags INTERFACE -ffp-contract=off -Wall -Wextra -Wshadow -Wnon-virtual-dtor
   -Wno-missing-field-initializers $<$<BOOL:${ZEROSHARD_WERROR}>:-Werror>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 warns about overlapping copies inside std::string's own operator+ (GCC bug 105651).

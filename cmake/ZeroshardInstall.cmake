@@ -1,9 +1,9 @@
-# The installed tree: headers, libzeroshard_core, the program, and find_package(zeroshard).
+# The installed tree: headers, libraries, the program, and find_package(zeroshard).
 # `make install` and `make uninstall` (tools/install.py) wrap this.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS zeroshard_core EXPORT zeroshardTargets)
+install(TARGETS zeroshard_core zeroshard_comm EXPORT zeroshardTargets)
 install(TARGETS zeroshard_cli)
 
 # File by file: install(DIRECTORY) would leave empty folders behind.

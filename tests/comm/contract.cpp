@@ -1,0 +1,234 @@
+#include "tests/comm/contract.h"
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tests/comm/rank_values.h"
+#include "zeroshard/comm/ledger.h"
+
+namespace zeroshard::contract {
+namespace {
+
+constexpr DType kAllDTypes[] = {DType::fp32, DType::bf16, DType::fp16, DType::int32, DType::uint8};
+constexpr DType kFloats[] = {DType::fp32, DType::bf16, DType::fp16};
+
+void expect(const Communicator& comm, const std::string& what, std::int64_t index, double expected,
+            double got) {
+  if (expected == got) return;
+  throw std::runtime_error(fmt::format("rank {} of {}: {}[{}] is {}, expected {}", comm.rank(),
+                                       comm.world_size(), what, index, got, expected));
+}
+
+int sum_at(int world_size, int buffer, std::int64_t index) {
+  int sum = 0;
+  for (int rank = 0; rank < world_size; ++rank) sum += value_at(rank, buffer, index);
+  return sum;
+}
+
+int max_at(int world_size, int buffer, std::int64_t index) {
+  int largest = 0;
+  for (int rank = 0; rank < world_size; ++rank) {
+    largest = std::max(largest, value_at(rank, buffer, index));
+  }
+  return largest;
+}
+
+void expect_gathered(const Communicator& comm, const Buffer& out, int buffer, std::int64_t count) {
+  for (int rank = 0; rank < comm.world_size(); ++rank) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      expect(comm, "gathered", rank * count + i, value_at(rank, buffer, i),
+             out.get(rank * count + i));
+    }
+  }
+}
+
+void expect_reduced(const Communicator& comm, const Buffer& out, int buffer) {
+  for (std::int64_t i = 0; i < out.count(); ++i) {
+    expect(comm, "reduced", i, sum_at(comm.world_size(), buffer, comm.rank() * out.count() + i),
+           out.get(i));
+  }
+}
+
+}  // namespace
+
+void all_gather(Communicator& comm, std::int64_t count, DType dtype) {
+  const Buffer in = Buffer::of_rank(comm.rank(), 0, count, dtype);
+  Buffer out(count * comm.world_size(), dtype);
+  comm.all_gather_into({{in.read(), out.piece()}}, "gather").wait();
+  expect_gathered(comm, out, 0, count);
+}
+
+void all_gather_in_place(Communicator& comm, std::int64_t count) {
+  Buffer out(count * comm.world_size(), DType::fp32);
+  for (std::int64_t i = 0; i < count; ++i) {
+    out.set(comm.rank() * count + i, value_at(comm.rank(), 0, i));
+  }
+  ConstPiece own = out.read();
+  own.data = static_cast<const std::byte*>(own.data) + comm.rank() * count * 4;
+  own.count = count;
+  comm.all_gather_into({{own, out.piece()}}, "in place").wait();
+  expect_gathered(comm, out, 0, count);
+}
+
+void reduce_scatter(Communicator& comm, std::int64_t count, DType in_dtype, DType out_dtype) {
+  const Buffer in = Buffer::of_rank(comm.rank(), 0, count * comm.world_size(), in_dtype);
+  Buffer out(count, out_dtype);
+  comm.reduce_scatter_into({{in.read(), out.piece()}}, {}, "reduce").wait();
+  expect_reduced(comm, out, 0);
+}
+
+void reduce_scatter_scales_and_accumulates(Communicator& comm, std::int64_t count) {
+  const Buffer in = Buffer::of_rank(comm.rank(), 0, count * comm.world_size(), DType::bf16);
+  Buffer out(count, DType::fp32);
+  for (std::int64_t i = 0; i < count; ++i) out.set(i, 100);
+  const ReduceOptions options{.scale = 0.5F, .accumulate = true};
+  comm.reduce_scatter_into({{in.read(), out.piece()}}, options, "accumulate").wait();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double sum = sum_at(comm.world_size(), 0, comm.rank() * count + i);
+    expect(comm, "accumulated", i, 100 + sum / 2, out.get(i));
+  }
+}
+
+void all_reduce(Communicator& comm, std::int64_t count, DType dtype, ReduceOp op) {
+  Buffer buffer = Buffer::of_rank(comm.rank(), 1, count, dtype);
+  comm.all_reduce(buffer.piece(), op, "all-reduce").wait();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const int expected =
+        op == ReduceOp::sum ? sum_at(comm.world_size(), 1, i) : max_at(comm.world_size(), 1, i);
+    expect(comm, "all-reduced", i, expected, buffer.get(i));
+  }
+}
+
+void broadcast(Communicator& comm, std::int64_t count, DType dtype) {
+  for (int root = 0; root < comm.world_size(); ++root) {
+    Buffer buffer = Buffer::of_rank(comm.rank(), root, count, dtype);
+    comm.broadcast(buffer.piece(), root, "broadcast").wait();
+    for (std::int64_t i = 0; i < count; ++i) {
+      expect(comm, "broadcast", i, value_at(root, root, i), buffer.get(i));
+    }
+  }
+}
+
+void several_in_flight(Communicator& comm) {
+  const std::vector<std::int64_t> counts{0, 1, 63, 257, 1000};
+  std::vector<Buffer> gather_in, gather_out, reduce_in, reduce_out;
+  for (int buffer = 0; buffer < static_cast<int>(counts.size()); ++buffer) {
+    const std::int64_t count = counts[static_cast<std::size_t>(buffer)];
+    const DType dtype = kFloats[buffer % 3];
+    gather_in.push_back(Buffer::of_rank(comm.rank(), buffer, count, dtype));
+    gather_out.emplace_back(count * comm.world_size(), dtype);
+    reduce_in.push_back(Buffer::of_rank(comm.rank(), buffer, count * comm.world_size(), dtype));
+    reduce_out.emplace_back(count, dtype);
+  }
+  std::vector<GatherPair> gathers;
+  std::vector<ReducePair> reduces;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    gathers.push_back({gather_in[i].read(), gather_out[i].piece()});
+    reduces.push_back({reduce_in[i].read(), reduce_out[i].piece()});
+  }
+  std::vector<Handle> handles;
+  handles.push_back(comm.all_gather_into(gathers, "five units"));
+  handles.push_back(comm.reduce_scatter_into(reduces, {}, "bucket"));
+  handles.push_back(comm.barrier("between"));
+  handles.push_back(comm.all_gather_into({}, "nothing"));
+  for (auto handle = handles.rbegin(); handle != handles.rend(); ++handle) handle->wait();
+  for (int buffer = 0; buffer < static_cast<int>(counts.size()); ++buffer) {
+    const auto at = static_cast<std::size_t>(buffer);
+    expect_gathered(comm, gather_out[at], buffer, counts[at]);
+    expect_reduced(comm, reduce_out[at], buffer);
+  }
+}
+
+void rank_order_however_cut(Communicator& comm) {
+  const int ranks = comm.world_size();
+  constexpr std::int64_t kCount = 240;
+  // Numbers of very different size: another order of adding gives other bits.
+  const auto addend = [](int rank, std::int64_t i) {
+    return std::ldexp(1.0F + static_cast<float>((rank * 31 + i * 17) % 97) / 97.0F,
+                      static_cast<int>((rank * 13 + i * 7) % 40) - 20);
+  };
+  Buffer in(kCount * ranks, DType::fp32);
+  for (std::int64_t i = 0; i < in.count(); ++i) in.set(i, addend(comm.rank(), i));
+  Buffer whole(kCount, DType::fp32);
+  comm.reduce_scatter_into({{in.read(), whole.piece()}}, {}, "whole").wait();
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    float sum = addend(0, comm.rank() * kCount + i);
+    for (int rank = 1; rank < ranks; ++rank) sum += addend(rank, comm.rank() * kCount + i);
+    expect(comm, "rank-ordered sum", i, sum, whole.get(i));
+  }
+  for (const std::int64_t pieces : {2, 3, 8}) {
+    const std::int64_t each = kCount / pieces;
+    std::vector<Buffer> cut_in, cut_out;
+    for (std::int64_t piece = 0; piece < pieces; ++piece) {
+      Buffer& part = cut_in.emplace_back(each * ranks, DType::fp32);
+      cut_out.emplace_back(each, DType::fp32);
+      for (std::int64_t i = 0; i < each * ranks; ++i) {
+        part.set(i, in.get((i / each) * kCount + piece * each + i % each));
+      }
+    }
+    std::vector<ReducePair> pairs;
+    for (std::size_t i = 0; i < cut_in.size(); ++i) {
+      pairs.push_back({cut_in[i].read(), cut_out[i].piece()});
+    }
+    comm.reduce_scatter_into(pairs, {}, "cut").wait();
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      expect(comm, "cut sum", i, whole.get(i),
+             cut_out[static_cast<std::size_t>(i / each)].get(i % each));
+    }
+  }
+}
+
+void ledger_equals_formula(Communicator& comm) {
+  TrafficLedger ledger;
+  const auto counted = count_traffic(comm, ledger);
+  const std::int64_t others = comm.world_size() - 1;
+  const Buffer in(100, DType::bf16);
+  Buffer out(100 * comm.world_size(), DType::bf16);
+  counted->all_gather_into({{in.read(), out.piece()}, {in.read(), out.piece()}}, "a").wait();
+  Buffer reduced(100, DType::fp32);
+  counted->reduce_scatter_into({{out.read(), reduced.piece()}}, {}, "a").wait();
+  counted->all_reduce(reduced.piece(), ReduceOp::sum, "norm").wait();
+  counted->broadcast(reduced.piece(), comm.world_size() - 1, "order").wait();
+  counted->barrier("end").wait();
+  const auto bytes = [&](Operation operation, const char* label) {
+    return static_cast<double>(ledger.entry(operation, label).bytes);
+  };
+  const double broadcast_sent = comm.rank() == comm.world_size() - 1 ? 400.0 * others : 0.0;
+  expect(comm, "gather bytes", 0, 2 * 200.0 * others, bytes(Operation::all_gather, "a"));
+  expect(comm, "reduce bytes", 0, 200.0 * others, bytes(Operation::reduce_scatter, "a"));
+  expect(comm, "all-reduce bytes", 0, 400.0 * others, bytes(Operation::all_reduce, "norm"));
+  expect(comm, "broadcast bytes", 0, broadcast_sent, bytes(Operation::broadcast, "order"));
+  expect(comm, "barrier calls", 0, 1,
+         static_cast<double>(ledger.entry(Operation::barrier, "end").calls));
+  expect(comm, "bytes in all", 0, 400.0 * others + 200 * others + 400 * others + broadcast_sent,
+         static_cast<double>(ledger.bytes()));
+}
+
+void everything(Communicator& comm, std::int64_t large_count) {
+  for (const std::int64_t count : {0, 1, 7, 1023, 1025}) {
+    for (const DType dtype : kAllDTypes) {
+      all_gather(comm, count, dtype);
+      broadcast(comm, count, dtype);
+      all_reduce(comm, count, dtype, ReduceOp::max);
+      if (dtype != DType::uint8) all_reduce(comm, count, dtype, ReduceOp::sum);
+    }
+    for (const DType dtype : kFloats) {
+      reduce_scatter(comm, count, dtype, dtype);
+      reduce_scatter(comm, count, dtype, DType::fp32);
+    }
+    all_gather_in_place(comm, count);
+    reduce_scatter_scales_and_accumulates(comm, count);
+  }
+  all_gather(comm, large_count, DType::fp32);
+  reduce_scatter(comm, large_count, DType::fp32, DType::fp32);
+  reduce_scatter(comm, large_count, DType::bf16, DType::fp32);
+  several_in_flight(comm);
+  rank_order_however_cut(comm);
+  ledger_equals_formula(comm);
+}
+
+}  // namespace zeroshard::contract

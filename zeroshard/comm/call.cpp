@@ -1,0 +1,57 @@
+#include "zeroshard/comm/call.h"
+
+#include <utility>
+
+namespace zeroshard {
+
+Handle QueuedCommunicator::all_gather_into(const std::vector<GatherPair>& pairs,
+                                           const std::string& label) {
+  check_arguments(pairs, world_size());
+  Call call = new_call(Operation::all_gather, label, shape_of(pairs));
+  call.gathers = pairs;
+  return start(std::move(call));
+}
+
+Handle QueuedCommunicator::reduce_scatter_into(const std::vector<ReducePair>& pairs,
+                                               const ReduceOptions& options,
+                                               const std::string& label) {
+  check_arguments(pairs, world_size());
+  Call call = new_call(Operation::reduce_scatter, label, shape_of(pairs, options));
+  call.reduces = pairs;
+  call.reduce_options = options;
+  return start(std::move(call));
+}
+
+Handle QueuedCommunicator::all_reduce(const Piece& piece, ReduceOp op, const std::string& label) {
+  check_arguments(piece, op);
+  Call call = new_call(Operation::all_reduce, label, shape_of(piece, static_cast<int>(op)));
+  call.piece = piece;
+  call.op = op;
+  return start(std::move(call));
+}
+
+Handle QueuedCommunicator::broadcast(const Piece& piece, int root, const std::string& label) {
+  check_arguments(piece, ReduceOp::max);
+  check_root(root, world_size());
+  Call call = new_call(Operation::broadcast, label, shape_of(piece, root));
+  call.piece = piece;
+  call.root = root;
+  return start(std::move(call));
+}
+
+Handle QueuedCommunicator::barrier(const std::string& label) {
+  return start(new_call(Operation::barrier, label, 0));
+}
+
+Call QueuedCommunicator::new_call(Operation operation, const std::string& label,
+                                  std::uint64_t shape) {
+  return {.tag = {next_sequence_++, operation, label, shape}};
+}
+
+Handle QueuedCommunicator::start(Call call) {
+  Handle handle(call.completion);
+  submit(std::move(call));
+  return handle;
+}
+
+}  // namespace zeroshard

@@ -1,0 +1,44 @@
+// One operation as a backend queues it: its tag, its memory, and where to report its end.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "zeroshard/comm/communicator.h"
+
+namespace zeroshard {
+
+struct Call {
+  OperationTag tag;
+  std::vector<GatherPair> gathers = {};
+  std::vector<ReducePair> reduces = {};
+  ReduceOptions reduce_options = {};
+  Piece piece = {};  // of all_reduce and broadcast
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+  std::shared_ptr<Completion> completion = std::make_shared<Completion>();
+};
+
+// Checks arguments and turns each operation into a Call with the next sequence number; what a
+// backend adds is submit().
+class QueuedCommunicator : public Communicator {
+ public:
+  Handle all_gather_into(const std::vector<GatherPair>& pairs, const std::string& label) final;
+  Handle reduce_scatter_into(const std::vector<ReducePair>& pairs, const ReduceOptions& options,
+                             const std::string& label) final;
+  Handle all_reduce(const Piece& piece, ReduceOp op, const std::string& label) final;
+  Handle broadcast(const Piece& piece, int root, const std::string& label) final;
+  Handle barrier(const std::string& label) final;
+
+ protected:
+  // Takes the call; its completion is finished later, from any thread.
+  virtual void submit(Call call) = 0;
+
+ private:
+  Call new_call(Operation operation, const std::string& label, std::uint64_t shape);
+  Handle start(Call call);
+
+  std::uint64_t next_sequence_ = 0;
+};
+
+}  // namespace zeroshard

@@ -1,0 +1,77 @@
+// Collectives over a fixed group of ranks: one small abstract class, one file per backend.
+//
+//   Handle gathered = comm.all_gather_into({{shard.read(), full}}, "block.3");
+//   ... compute ...
+//   gathered.wait();  // throws what went wrong, on whichever rank it did
+//
+// Every rank calls the same operations, with the same label and sizes, in the same order; from one
+// thread at a time. Operations start in that order and several may be under way. Lists run as one
+// group: a bucket of several units is several pairs, not one concatenation.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "zeroshard/comm/handle.h"
+#include "zeroshard/comm/message.h"
+
+namespace zeroshard {
+
+// Rank r's `in` arrives at out[r * in.count] on every rank; out.count = in.count * world_size.
+// `in` may be the own part of `out`.
+struct GatherPair {
+  ConstPiece in;
+  Piece out;
+};
+
+// Rank r gets the sum over ranks of in[r * out.count ...]; in.count = out.count * world_size.
+// Summed in fp32 in rank order whatever the dtypes; `out` may be fp32 where `in` is not.
+struct ReducePair {
+  ConstPiece in;
+  Piece out;
+};
+
+struct ReduceOptions {
+  float scale = 1.0F;       // multiplies the fp32 sum before it is stored
+  bool accumulate = false;  // add to what `out` holds instead of replacing it
+};
+
+enum class ReduceOp { sum, max };
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+
+  virtual Handle all_gather_into(const std::vector<GatherPair>& pairs,
+                                 const std::string& label) = 0;
+  virtual Handle reduce_scatter_into(const std::vector<ReducePair>& pairs,
+                                     const ReduceOptions& options, const std::string& label) = 0;
+  // In place, of a few numbers: every rank sends all of them to every other. Large sums are a
+  // reduce_scatter_into and an all_gather_into. int32 adds as integers; uint8 takes max only.
+  virtual Handle all_reduce(const Piece& piece, ReduceOp op, const std::string& label) = 0;
+  virtual Handle broadcast(const Piece& piece, int root, const std::string& label) = 0;
+  virtual Handle barrier(const std::string& label) = 0;
+};
+
+// What each rank sends, as arithmetic: the ledger counts by these and tests hold backends to them.
+std::int64_t bytes_sent(const std::vector<GatherPair>& pairs, int world_size);
+std::int64_t bytes_sent(const std::vector<ReducePair>& pairs, int world_size);
+
+// Throw InvariantError where counts, dtypes or ranks do not fit together.
+void check_arguments(const std::vector<GatherPair>& pairs, int world_size);
+void check_arguments(const std::vector<ReducePair>& pairs, int world_size);
+void check_arguments(const Piece& piece, ReduceOp op);
+void check_root(int root, int world_size);
+
+// The shapes' hashes for OperationTag.
+std::uint64_t shape_of(const std::vector<GatherPair>& pairs);
+std::uint64_t shape_of(const std::vector<ReducePair>& pairs, const ReduceOptions& options);
+std::uint64_t shape_of(const Piece& piece, int option);
+
+}  // namespace zeroshard

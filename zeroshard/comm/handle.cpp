@@ -1,0 +1,30 @@
+#include "zeroshard/comm/handle.h"
+
+#include <utility>
+
+#include "zeroshard/base/check.h"
+
+namespace zeroshard {
+
+void Completion::finish(std::exception_ptr error) {
+  {
+    const std::lock_guard lock(mutex_);
+    ZS_CHECK(!done_, "an operation was finished twice");
+    done_ = true;
+    error_ = std::move(error);
+  }
+  finished_.notify_all();
+}
+
+bool Completion::done() const {
+  const std::lock_guard lock(mutex_);
+  return done_;
+}
+
+void Completion::wait() const {
+  std::unique_lock lock(mutex_);
+  finished_.wait(lock, [&] { return done_; });
+  if (error_) std::rethrow_exception(error_);
+}
+
+}  // namespace zeroshard
