@@ -13,7 +13,7 @@ void append_spelling(const Node& node, std::size_t limit, std::string& out) {
     case Node::Kind::null: out += "null"; break;
     case Node::Kind::boolean: out += node.boolean ? "true" : "false"; break;
     case Node::Kind::number: out += node.text; break;
-    case Node::Kind::text: out += quoted(node.text); break;
+    case Node::Kind::text: out += json_string(node.text); break;
     case Node::Kind::list:
       out += '[';
       for (std::size_t i = 0; i < node.items.size(); ++i) {
@@ -47,7 +47,7 @@ std::string_view describe(Node::Kind kind) {
   return "a value";
 }
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {

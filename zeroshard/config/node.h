@@ -42,7 +42,7 @@ struct Member {
 std::string_view describe(Node::Kind kind);
 
 // A JSON string of this text: in quotes, with what needs it escaped.
-std::string quoted(std::string_view text);
+std::string json_string(std::string_view text);
 
 // The value as one would write it, cut to `limit` characters.
 std::string spelling(const Node& node, std::size_t limit = 60);

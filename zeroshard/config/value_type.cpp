@@ -144,7 +144,7 @@ Parsed<std::string> ValueType<std::string>::parse(const Node& node, Coercion) {
   if (node.is(Node::Kind::text)) return {node.text, {}};
   return {std::nullopt, "a string"};
 }
-std::string ValueType<std::string>::show(const std::string& value) { return quoted(value); }
+std::string ValueType<std::string>::show(const std::string& value) { return json_string(value); }
 
 std::string ValueType<Betas>::name() { return "two numbers"; }
 Parsed<Betas> ValueType<Betas>::parse(const Node& node, Coercion coercion) {
