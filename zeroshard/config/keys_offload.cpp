@@ -6,14 +6,27 @@ namespace {
 
 constexpr const char* kDiskOnly = "it concerns offload to disk, which is not available";
 
-Key disk_only_number(const char* path, const char* meaning, const char* default_value) {
+Key disk_only_number(const std::string& path, const char* meaning, const char* default_value) {
   return absent<std::int64_t>(path, meaning,
                               {.default_value = default_value, .instead = kDiskOnly});
 }
 
-Key disk_only_switch(const char* path, const char* meaning) {
+Key disk_only_switch(const std::string& path, const char* meaning) {
   return absent<bool>(path, meaning,
                       {.default_value = "false", .instead = kDiskOnly, .harmless = {"false"}});
+}
+
+// What both sections say: the tier, and how its memory is held.
+void add_tier(KeyTable& table, const std::string& section, Tier OffloadOptions::*tier,
+              bool OffloadOptions::*pin, const char* devices) {
+  table.add(option(
+      section + ".device", [tier](Config & config) -> auto& { return config.offload.*tier; },
+      devices));
+  table.add(option(
+      section + ".pin_memory", [pin](Config & config) -> auto& { return config.offload.*pin; },
+      "page-locked host memory"));
+  table.add(absent<std::string>(section + ".nvme_path", "directory for offload to disk",
+                                {.default_value = "null", .instead = kDiskOnly}));
 }
 
 void add_offload_optimizer(KeyTable& table) {
@@ -21,22 +34,14 @@ void add_offload_optimizer(KeyTable& table) {
   table.add(Section{.path = section,
                     .meaning = "where master, moments and reduced gradients live",
                     .unknown_keys = UnknownKeys::refused});
-  table.add(option(section + ".device", ZS_FIELD(offload.optimizer),
-                   "none: on the device; cpu: on the host, at any stage"));
-  table.add(option(section + ".pin_memory", ZS_FIELD(offload.pin_optimizer_memory),
-                   "page-locked host memory"));
+  add_tier(table, section, &OffloadOptions::optimizer, &OffloadOptions::pin_optimizer_memory,
+           "none: on the device; cpu: on the host, at any stage");
   table.add(option(section + ".ratio", ZS_FIELD(offload.optimizer_ratio),
                    "share of the states that leaves the device", {.min = 0, .max = 1}));
-  table.add(absent<std::string>(section + ".nvme_path", "directory for offload to disk",
-                                {.default_value = "null", .instead = kDiskOnly}));
-  table.add(disk_only_number("zero_optimization.offload_optimizer.buffer_count",
-                             "buffers of offload to disk", "4"));
-  table.add(disk_only_switch("zero_optimization.offload_optimizer.pipeline_read",
-                             "read ahead while updating"));
-  table.add(disk_only_switch("zero_optimization.offload_optimizer.pipeline_write",
-                             "write behind while updating"));
-  table.add(disk_only_switch("zero_optimization.offload_optimizer.fast_init",
-                             "build masters from swapped files"));
+  table.add(disk_only_number(section + ".buffer_count", "buffers of offload to disk", "4"));
+  table.add(disk_only_switch(section + ".pipeline_read", "read ahead while updating"));
+  table.add(disk_only_switch(section + ".pipeline_write", "write behind while updating"));
+  table.add(disk_only_switch(section + ".fast_init", "build masters from swapped files"));
   table.add(absent<bool>(section + ".super_offload", "update in another process during backward",
                          {.default_value = "false",
                           .instead = "see zeroshard.speculative_update",
@@ -50,18 +55,11 @@ void add_offload_param(KeyTable& table) {
   table.add(Section{.path = section,
                     .meaning = "where sharded parameters live (stage 3)",
                     .unknown_keys = UnknownKeys::refused});
-  table.add(option(section + ".device", ZS_FIELD(offload.parameters),
-                   "none: on the device; cpu: on the host"));
-  table.add(option(section + ".pin_memory", ZS_FIELD(offload.pin_parameter_memory),
-                   "page-locked host memory"));
-  table.add(absent<std::string>(section + ".nvme_path", "directory for offload to disk",
-                                {.default_value = "null", .instead = kDiskOnly}));
-  table.add(disk_only_number("zero_optimization.offload_param.buffer_count",
-                             "buffers of offload to disk", "5"));
-  table.add(disk_only_number("zero_optimization.offload_param.buffer_size",
-                             "elements per such buffer", "100000000"));
-  table.add(disk_only_number("zero_optimization.offload_param.max_in_cpu",
-                             "elements kept on the host", "1000000000"));
+  add_tier(table, section, &OffloadOptions::parameters, &OffloadOptions::pin_parameter_memory,
+           "none: on the device; cpu: on the host");
+  table.add(disk_only_number(section + ".buffer_count", "buffers of offload to disk", "5"));
+  table.add(disk_only_number(section + ".buffer_size", "elements per such buffer", "100000000"));
+  table.add(disk_only_number(section + ".max_in_cpu", "elements kept on the host", "1000000000"));
 }
 
 // `"cpu_offload": true` was the whole of offload once.
