@@ -1,0 +1,146 @@
+// One fault per run, in a program that ends as a user's does: mpirun -n N mpi_faults CASE
+// check_faults.py runs it and judges what the ranks said.
+#include <chrono>
+#include <csignal>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "zeroshard/base/error.h"
+#include "zeroshard/comm/mpi.h"
+
+namespace zeroshard {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+std::unique_ptr<Communicator> with_timeout(milliseconds timeout) {
+  return make_mpi_communicator({.timeout = timeout});
+}
+
+// A good call is under way when the ranks part; the calls after must fail too.
+void different_labels() {
+  const auto comm = with_timeout(seconds(60));
+  std::vector<float> shard(1 << 18), full(shard.size() * 8);
+  const auto count = static_cast<std::int64_t>(shard.size());
+  const Handle good = comm->all_gather_into(
+      {{{shard.data(), count}, {full.data(), count * comm->world_size()}}}, "good");
+  const Handle bad = comm->barrier(comm->rank() == 1 ? "block.7" : "block.3");
+  const Handle later = comm->barrier("later");
+  good.wait();
+  try {
+    later.wait();
+    throw std::logic_error("a later call went on");
+  } catch (const CommError&) {
+  }
+  try {
+    comm->barrier("after").wait();
+    throw std::logic_error("a call after the failure went on");
+  } catch (const CommError&) {
+  }
+  bad.wait();
+}
+
+void different_sizes() {
+  const auto comm = with_timeout(seconds(60));
+  std::vector<float> numbers(1000);
+  comm->all_reduce({numbers.data(), 900 + comm->rank()}, ReduceOp::sum, "norm").wait();
+}
+
+void a_stuck_rank() {
+  const auto comm = with_timeout(seconds(1));
+  comm->barrier("start").wait();
+  if (comm->rank() == 1) std::this_thread::sleep_for(seconds(4));
+  comm->barrier("step").wait();
+}
+
+// In the middle of a payload: MPI holds on to memory that the program is about to free.
+void a_stopped_rank() {
+  const auto comm = with_timeout(seconds(2));
+  std::vector<float> shard(2 << 20), full(shard.size() * 3);
+  const auto count = static_cast<std::int64_t>(shard.size());
+  for (int i = 0; i < 1000; ++i) {
+    const Handle bulk = comm->all_gather_into(
+        {{{shard.data(), count}, {full.data(), count * comm->world_size()}}}, "bulk");
+    if (i == 3 && comm->rank() == 1) {
+      std::this_thread::sleep_for(milliseconds(3));
+      kill(getpid(), SIGSTOP);
+    }
+    bulk.wait();
+  }
+}
+
+void an_exception() {
+  const auto comm = with_timeout(seconds(60));
+  comm->barrier("start").wait();
+  if (comm->rank() == 1) throw std::runtime_error("the data ran out");
+  comm->barrier("step").wait();
+}
+
+void device_memory() {
+  const auto comm = with_timeout(seconds(60));
+  float number = 0;
+  comm->broadcast({&number, 1, DType::fp32, DeviceKind::cuda}, 0, "weights").wait();
+}
+
+void two_at_once() {
+  const auto first = with_timeout(seconds(60));
+  const auto second = with_timeout(seconds(60));
+}
+
+milliseconds cpu_time() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto of = [](const timeval& time) {
+    return std::chrono::duration_cast<milliseconds>(seconds(time.tv_sec) +
+                                                    std::chrono::microseconds(time.tv_usec));
+  };
+  return of(usage.ru_utime) + of(usage.ru_stime);
+}
+
+// First with nothing to do, then with a rank that comes late: breaks, but no call without end.
+void idle() {
+  const auto comm = with_timeout(seconds(60));
+  comm->barrier("start").wait();
+  const milliseconds before = cpu_time();
+  std::this_thread::sleep_for(seconds(1));
+  const milliseconds resting = cpu_time() - before;
+  if (comm->rank() == 1) std::this_thread::sleep_for(seconds(1));
+  comm->barrier("end").wait();
+  const milliseconds waiting = cpu_time() - before - resting;
+  fmt::print("resting {} waiting {} ms\n", resting.count(), waiting.count());
+}
+
+void run(const std::string& name) {
+  if (name == "different_labels") return different_labels();
+  if (name == "different_sizes") return different_sizes();
+  if (name == "a_stuck_rank") return a_stuck_rank();
+  if (name == "a_stopped_rank") return a_stopped_rank();
+  if (name == "an_exception") return an_exception();
+  if (name == "device_memory") return device_memory();
+  if (name == "two_at_once") return two_at_once();
+  if (name == "idle") return idle();
+  throw ConfigError({.what = "no such case", .value = name});
+}
+
+}  // namespace
+}  // namespace zeroshard
+
+int main(int argc, char** argv) {
+  try {
+    zeroshard::run(argc > 1 ? argv[1] : "");
+    return 0;
+  } catch (const zeroshard::Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 3;
+  }
+}

@@ -1,0 +1,71 @@
+#include "zeroshard/comm/mpi_call.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "zeroshard/base/error.h"
+#include "zeroshard/comm/rank_sum.h"
+
+namespace zeroshard {
+namespace {
+
+constexpr int kGreetingTag = 0;
+
+}  // namespace
+
+MpiCall::MpiCall(Call call, MpiLink& link)
+    : call_(std::move(call)),
+      link_(link),
+      greetings_(static_cast<std::size_t>(link.world_size())),
+      open_with_(static_cast<std::size_t>(link.world_size())) {}
+
+void MpiCall::greet() {
+  MpiGreeting& own = greetings_[static_cast<std::size_t>(link_.rank())];
+  own = greeting_of(call_);
+  for (int peer = 0; peer < link_.world_size(); ++peer) {
+    if (peer == link_.rank()) continue;
+    const auto at = static_cast<std::size_t>(peer);
+    const MpiLink::Address address{peer, kGreetingTag};
+    const MpiLink::Counters counters{&greetings_open_, &open_with_[at]};
+    link_.receive(&greetings_[at], sizeof(MpiGreeting), address, counters);
+    link_.send(&own, sizeof(MpiGreeting), address, counters);
+  }
+}
+
+void MpiCall::begin(std::int64_t chunk_bytes, MpiStaging staging) {
+  if (const std::exception_ptr error = disagreement_of(greetings_)) std::rethrow_exception(error);
+  begun_ = true;
+  staging_ = std::move(staging);
+  if (fits_greeting(call_)) {
+    combine_greetings();
+  } else {
+    payload_.emplace(call_, link_, chunk_bytes, staging_, open_with_);
+  }
+}
+
+// An all-reduce of a few numbers; of a barrier's none.
+void MpiCall::combine_greetings() {
+  std::vector<const void*> addends;
+  for (const MpiGreeting& greeting : greetings_) addends.push_back(greeting.payload.data());
+  if (call_.piece.count > 0) combine(addends, call_.piece, call_.op);
+}
+
+bool MpiCall::advance() { return !payload_ || payload_->advance(); }
+
+std::exception_ptr MpiCall::stuck_for(std::chrono::milliseconds time) const {
+  return std::make_exception_ptr(
+      CommError({.what = fmt::format("{} waited {} ms for {}", describe(call_.tag), time.count(),
+                                     open_ranks()),
+                 .remedy = "look at what that rank is doing, or raise zeroshard.comm_timeout"}));
+}
+
+std::string MpiCall::open_ranks() const {
+  std::string ranks;
+  for (std::size_t rank = 0; rank < open_with_.size(); ++rank) {
+    if (open_with_[rank] > 0) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+  }
+  return (ranks.find(',') == std::string::npos ? "rank " : "ranks ") + ranks;
+}
+
+}  // namespace zeroshard

@@ -1,0 +1,53 @@
+// One call between its arrival in the queue and its end: greetings first, then the payload.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zeroshard/comm/call.h"
+#include "zeroshard/comm/mpi_greeting.h"
+#include "zeroshard/comm/mpi_link.h"
+#include "zeroshard/comm/mpi_payload.h"
+
+namespace zeroshard {
+
+// Stays where it is while messages are under way: they are counted, and partly stored, in here.
+class MpiCall {
+ public:
+  MpiCall(Call call, MpiLink& link);
+  MpiCall(const MpiCall&) = delete;
+  MpiCall& operator=(const MpiCall&) = delete;
+
+  // Sends the own greeting and listens for the others'.
+  void greet();
+  bool all_greeted() const { return greetings_open_ == 0; }
+  bool begun() const { return begun_; }
+  // Once all have greeted: throws CommError where they disagree, else starts the payload.
+  void begin(std::int64_t chunk_bytes, MpiStaging staging);
+  // Once begun: true when nothing is left to do.
+  bool advance();
+  // After that; the next call's.
+  MpiStaging take_staging() { return std::move(staging_); }
+
+  void finish(const std::exception_ptr& error = nullptr) { call_.completion->finish(error); }
+  // The error of a call that has moved nothing for this long; names the ranks it waits for.
+  std::exception_ptr stuck_for(std::chrono::milliseconds time) const;
+
+ private:
+  void combine_greetings();
+  std::string open_ranks() const;
+
+  const Call call_;
+  MpiLink& link_;
+  std::vector<MpiGreeting> greetings_;  // by rank
+  int greetings_open_ = 0;
+  std::vector<int> open_with_;  // messages under way, by rank
+  bool begun_ = false;
+  MpiStaging staging_;
+  std::optional<MpiPayload> payload_;
+};
+
+}  // namespace zeroshard

@@ -1,0 +1,76 @@
+#include "zeroshard/comm/mpi_greeting.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "zeroshard/base/error.h"
+
+namespace zeroshard {
+namespace {
+
+// FNV-1a: the same on every machine, which std::hash need not be.
+std::uint64_t hash_of_label(std::string_view label) {
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  for (const char c : label) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
+  return hash;
+}
+
+OperationTag tag_of(const MpiGreeting& greeting) {
+  return {.sequence = greeting.sequence,
+          .operation = static_cast<Operation>(greeting.operation),
+          .label = std::string(greeting.label.data(), greeting.label_bytes),
+          .shape = greeting.shape};
+}
+
+bool same_call(const MpiGreeting& a, const MpiGreeting& b) {
+  return a.sequence == b.sequence && a.operation == b.operation && a.label_hash == b.label_hash &&
+         a.shape == b.shape;
+}
+
+}  // namespace
+
+bool fits_greeting(const Call& call) {
+  if (call.tag.operation == Operation::barrier) return true;
+  return call.tag.operation == Operation::all_reduce &&
+         call.piece.bytes() <= static_cast<std::int64_t>(sizeof(MpiGreeting::payload));
+}
+
+MpiGreeting greeting_of(const Call& call) {
+  MpiGreeting greeting;
+  greeting.sequence = call.tag.sequence;
+  greeting.shape = call.tag.shape;
+  greeting.label_hash = hash_of_label(call.tag.label);
+  greeting.operation = static_cast<std::uint32_t>(call.tag.operation);
+  const std::size_t shown = std::min(call.tag.label.size(), greeting.label.size());
+  greeting.label_bytes = static_cast<std::uint32_t>(shown);
+  std::copy_n(call.tag.label.begin(), shown, greeting.label.begin());
+  if (fits_greeting(call) && call.piece.count > 0) {
+    std::memcpy(greeting.payload.data(), call.piece.data,
+                static_cast<std::size_t>(call.piece.bytes()));
+  }
+  return greeting;
+}
+
+// The words are those of the `thread` backend (meeting.cpp).
+std::exception_ptr disagreement_of(const std::vector<MpiGreeting>& greetings) {
+  const MpiGreeting& first = greetings.front();
+  for (std::size_t rank = 1; rank < greetings.size(); ++rank) {
+    const MpiGreeting& other = greetings[rank];
+    if (same_call(first, other)) continue;
+    const bool same_name =
+        first.operation == other.operation && first.label_hash == other.label_hash;
+    return std::make_exception_ptr(
+        CommError({.what = same_name ? "ranks call one operation with different sizes"
+                                     : "ranks call different operations",
+                   .value = fmt::format("rank 0 {}, rank {} {}", describe(tag_of(first)), rank,
+                                        describe(tag_of(other))),
+                   .remedy = "every rank must use the units in the same order"}));
+  }
+  return nullptr;
+}
+
+}  // namespace zeroshard

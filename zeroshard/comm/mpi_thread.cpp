@@ -1,0 +1,97 @@
+#include "zeroshard/comm/mpi_thread.h"
+
+#include <utility>
+
+#include "zeroshard/base/error.h"
+
+namespace zeroshard {
+namespace {
+
+// mpirun stops all ranks when one ends in failure. The others have run into the same one at about
+// the same time; this lets them say so.
+constexpr std::chrono::milliseconds kForOthersToSpeak{1000};
+
+// Never destroyed: where std::exit() overtakes a communicator, its work still runs on the thread.
+struct EndsMpi {
+  MpiThread* thread;
+  ~EndsMpi() { thread->end(); }
+};
+
+}  // namespace
+
+MpiThread& MpiThread::of_process() {
+  static const EndsMpi process{new MpiThread};
+  return *process.thread;
+}
+
+MpiThread::MpiThread() : thread_([this] { run(); }) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return link_ != nullptr || start_failure_ != nullptr; });
+  if (!start_failure_) return;
+  lock.unlock();
+  thread_.join();
+  std::rethrow_exception(start_failure_);
+}
+
+void MpiThread::begin(Work work) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (work_) {
+      throw StateError({.what = "this process has an MPI communicator already",
+                        .remedy = "destroy it before you make another"});
+    }
+    if (patience_ == kBroken) {
+      throw StateError({.what = "communication over MPI has failed in this process",
+                        .remedy = "start the program again"});
+    }
+    work_ = std::move(work);
+  }
+  changed_.notify_all();
+}
+
+void MpiThread::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !work_; });
+}
+
+void MpiThread::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    if (work_) return thread_.detach();
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void MpiThread::run() {
+  try {
+    auto link = std::make_unique<MpiLink>();
+    const std::lock_guard lock(mutex_);
+    link_ = std::move(link);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    start_failure_ = std::current_exception();
+  }
+  changed_.notify_all();
+  if (link_ == nullptr) return;
+  work_until_the_end();
+  if (patience_ == kBroken) return std::this_thread::sleep_for(kForOthersToSpeak);
+  link_->finish(patience_);
+}
+
+void MpiThread::work_until_the_end() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return work_ || ending_; });
+    if (!work_) return;
+    lock.unlock();
+    const std::chrono::milliseconds patience = work_(*link_);
+    lock.lock();
+    patience_ = patience;
+    work_ = nullptr;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace zeroshard
