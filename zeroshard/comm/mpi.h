@@ -7,7 +7,7 @@
 // operation fails at once; it is the program's part to end, MPI_Abort is never called from here.
 //
 // CPU memory only: CUDA memory is refused with a CommError until the device level brings pinned
-// staging. Messages leave this file's caller in parts far below MPI's limit of 2 GiB.
+// staging. Payloads of any size: they are cut into parts below MPI's limit of 2 GiB.
 #pragma once
 
 #include <cstdint>
