@@ -11,10 +11,10 @@ help:  ## list these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1|/' \
 	  | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
-demo: build  ## set up, build, and show the command line at work (first time: about 4 minutes)
+demo: build  ## set up, build, and show the command line at work (first time: about 7 minutes)
 	@tools/demo.sh
 
-test:  ## set up, build, and run every test but the slow ones (first time: about 10 minutes)
+test:  ## set up, build, and run every test but the slow ones (first time: about 15 minutes)
 	@tools/test.sh full
 
 test-slow:  ## run the tests labelled slow
