@@ -42,7 +42,8 @@ case $kind in
     # Whole programs: to start 500 sanitized processes takes longer than the tests themselves.
     mapfile -t programs < <(find build-asan/tests -name 'test_*' ! -name '*_slow' -type f -executable)
     if (( ${#programs[@]} == 0 )); then echo "no test was run under sanitizers" >&2; exit 1; fi
-    printf '%s\n' "${programs[@]}" | xargs -P "${JOBS:-$(nproc)}" -I{} {} --gtest_brief=1 ;;
+    printf '%s\n' "${programs[@]}" |
+      xargs -P "${JOBS:-$(nproc)}" -I{} env {} --gtest_brief=1 ;;
   *) echo "usage: tools/test.sh [fast|full|slow]" >&2; exit 2 ;;
 esac
 echo "$name: passed in $SECONDS s"
