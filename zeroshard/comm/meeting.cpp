@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/error.h"
+#include "zeroshard/comm/faults.h"
 
 namespace zeroshard {
 
@@ -55,10 +56,7 @@ void MeetingPlace::wait_for_all(std::unique_lock<std::mutex>& lock, int rank, co
     return;
   }
   if (!woken) {
-    failure_ = std::make_exception_ptr(
-        CommError({.what = fmt::format("{} waited {} ms for {}", describe(call.tag),
-                                       timeout_.count(), missing_ranks(meeting)),
-                   .remedy = "look at what that rank is doing, or raise zeroshard.comm_timeout"}));
+    failure_ = std::make_exception_ptr(waited_too_long(call.tag, timeout_, missing_ranks(meeting)));
     changed_.notify_all();
   }
   // Who comes later must not find a call that is gone.
@@ -73,22 +71,17 @@ std::exception_ptr MeetingPlace::disagreement_of(const Calls& calls) {
     const OperationTag& other = calls[rank]->tag;
     if (first == other) continue;
     const bool same_name = first.operation == other.operation && first.label == other.label;
-    return std::make_exception_ptr(CommError(
-        {.what = same_name ? "ranks call one operation with different sizes"
-                           : "ranks call different operations",
-         .value = fmt::format("rank 0 {}, rank {} {}", describe(first), rank, describe(other)),
-         .remedy = "every rank must use the units in the same order"}));
+    return std::make_exception_ptr(out_of_step(first, static_cast<int>(rank), other, same_name));
   }
   return nullptr;
 }
 
-std::string MeetingPlace::missing_ranks(const Meeting& meeting) {
-  std::string ranks;
+std::vector<int> MeetingPlace::missing_ranks(const Meeting& meeting) {
+  std::vector<int> ranks;
   for (std::size_t rank = 0; rank < meeting.calls.size(); ++rank) {
-    if (meeting.calls[rank] == nullptr)
-      ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+    if (meeting.calls[rank] == nullptr) ranks.push_back(static_cast<int>(rank));
   }
-  return (ranks.find(',') == std::string::npos ? "rank " : "ranks ") + ranks;
+  return ranks;
 }
 
 }  // namespace zeroshard

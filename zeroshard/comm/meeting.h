@@ -45,7 +45,7 @@ class MeetingPlace {
   void wait_for_all(std::unique_lock<std::mutex>& lock, int rank, const Call& call,
                     Meeting& meeting);
   static std::exception_ptr disagreement_of(const Calls& calls);
-  static std::string missing_ranks(const Meeting& meeting);
+  static std::vector<int> missing_ranks(const Meeting& meeting);
 
   const int world_size_;
   const std::chrono::milliseconds timeout_;

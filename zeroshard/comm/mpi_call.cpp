@@ -2,9 +2,7 @@
 
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "zeroshard/base/error.h"
+#include "zeroshard/comm/faults.h"
 #include "zeroshard/comm/rank_sum.h"
 
 namespace zeroshard {
@@ -54,18 +52,11 @@ void MpiCall::combine_greetings() {
 bool MpiCall::advance() { return !payload_ || payload_->advance(); }
 
 std::exception_ptr MpiCall::stuck_for(std::chrono::milliseconds time) const {
-  return std::make_exception_ptr(
-      CommError({.what = fmt::format("{} waited {} ms for {}", describe(call_.tag), time.count(),
-                                     open_ranks()),
-                 .remedy = "look at what that rank is doing, or raise zeroshard.comm_timeout"}));
-}
-
-std::string MpiCall::open_ranks() const {
-  std::string ranks;
+  std::vector<int> ranks;
   for (std::size_t rank = 0; rank < open_with_.size(); ++rank) {
-    if (open_with_[rank] > 0) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+    if (open_with_[rank] > 0) ranks.push_back(static_cast<int>(rank));
   }
-  return (ranks.find(',') == std::string::npos ? "rank " : "ranks ") + ranks;
+  return std::make_exception_ptr(waited_too_long(call_.tag, time, ranks));
 }
 
 }  // namespace zeroshard

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <exception>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "zeroshard/comm/call.h"
@@ -38,7 +37,6 @@ class MpiCall {
 
  private:
   void combine_greetings();
-  std::string open_ranks() const;
 
   const Call call_;
   MpiLink& link_;

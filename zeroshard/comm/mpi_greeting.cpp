@@ -5,9 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
-#include "zeroshard/base/error.h"
+#include "zeroshard/comm/faults.h"
 
 namespace zeroshard {
 namespace {
@@ -55,7 +53,6 @@ MpiGreeting greeting_of(const Call& call) {
   return greeting;
 }
 
-// The words are those of the `thread` backend (meeting.cpp).
 std::exception_ptr disagreement_of(const std::vector<MpiGreeting>& greetings) {
   const MpiGreeting& first = greetings.front();
   for (std::size_t rank = 1; rank < greetings.size(); ++rank) {
@@ -64,11 +61,7 @@ std::exception_ptr disagreement_of(const std::vector<MpiGreeting>& greetings) {
     const bool same_name =
         first.operation == other.operation && first.label_hash == other.label_hash;
     return std::make_exception_ptr(
-        CommError({.what = same_name ? "ranks call one operation with different sizes"
-                                     : "ranks call different operations",
-                   .value = fmt::format("rank 0 {}, rank {} {}", describe(tag_of(first)), rank,
-                                        describe(tag_of(other))),
-                   .remedy = "every rank must use the units in the same order"}));
+        out_of_step(tag_of(first), static_cast<int>(rank), tag_of(other), same_name));
   }
   return nullptr;
 }
