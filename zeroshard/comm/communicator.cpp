@@ -5,28 +5,14 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/check.h"
+#include "zeroshard/base/fnv1a.h"
 
 namespace zeroshard {
 namespace {
 
-// FNV-1a over whole numbers: enough to tell two calls apart, the same on every machine.
-class Hash {
- public:
-  Hash& add(std::uint64_t number) {
-    for (unsigned shift = 0; shift < 64; shift += 8) {
-      value_ = (value_ ^ ((number >> shift) & 0xFFU)) * 0x100000001B3U;
-    }
-    return *this;
-  }
-  Hash& add(const ConstPiece& piece) {
-    return add(static_cast<std::uint64_t>(piece.count))
-        .add(static_cast<std::uint64_t>(piece.dtype));
-  }
-  std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 0xCBF29CE484222325U;
-};
+void add_shape(Fnv1a& hash, const ConstPiece& piece) {
+  hash.add(static_cast<std::uint64_t>(piece.count)).add(static_cast<std::uint64_t>(piece.dtype));
+}
 
 bool is_float(DType dtype) {
   return dtype == DType::fp32 || dtype == DType::bf16 || dtype == DType::fp16;
@@ -99,19 +85,25 @@ void check_root(int root, int world_size) {
 }
 
 std::uint64_t shape_of(const std::vector<GatherPair>& pairs) {
-  Hash hash;
-  for (const GatherPair& pair : pairs) hash.add(pair.in);
+  Fnv1a hash;
+  for (const GatherPair& pair : pairs) add_shape(hash, pair.in);
   return hash.value();
 }
 
 std::uint64_t shape_of(const std::vector<ReducePair>& pairs, const ReduceOptions& options) {
-  Hash hash;
-  for (const ReducePair& pair : pairs) hash.add(pair.in).add(pair.out.read());
-  return hash.add(std::bit_cast<std::uint32_t>(options.scale)).add(options.accumulate).value();
+  Fnv1a hash;
+  for (const ReducePair& pair : pairs) {
+    add_shape(hash, pair.in);
+    add_shape(hash, pair.out.read());
+  }
+  hash.add(std::uint64_t{std::bit_cast<std::uint32_t>(options.scale)});
+  return hash.add(std::uint64_t{options.accumulate}).value();
 }
 
 std::uint64_t shape_of(const Piece& piece, int option) {
-  return Hash().add(piece.read()).add(static_cast<std::uint64_t>(option)).value();
+  Fnv1a hash;
+  add_shape(hash, piece.read());
+  return hash.add(static_cast<std::uint64_t>(option)).value();
 }
 
 }  // namespace zeroshard

@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <string_view>
 
+#include "zeroshard/base/fnv1a.h"
 #include "zeroshard/comm/faults.h"
 
 namespace zeroshard {
 namespace {
-
-// FNV-1a: the same on every machine, which std::hash need not be.
-std::uint64_t hash_of_label(std::string_view label) {
-  std::uint64_t hash = 0xCBF29CE484222325U;
-  for (const char c : label) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
-  return hash;
-}
 
 OperationTag tag_of(const MpiGreeting& greeting) {
   return {.sequence = greeting.sequence,
@@ -41,7 +34,7 @@ MpiGreeting greeting_of(const Call& call) {
   MpiGreeting greeting;
   greeting.sequence = call.tag.sequence;
   greeting.shape = call.tag.shape;
-  greeting.label_hash = hash_of_label(call.tag.label);
+  greeting.label_hash = Fnv1a().add(call.tag.label).value();
   greeting.operation = static_cast<std::uint32_t>(call.tag.operation);
   const std::size_t shown = std::min(call.tag.label.size(), greeting.label.size());
   greeting.label_bytes = static_cast<std::uint32_t>(shown);

@@ -10,8 +10,8 @@ bool Key::applies_to(const std::string& kind) const {
   return only_for.empty() || std::find(only_for.begin(), only_for.end(), kind) != only_for.end();
 }
 
-bool Key::deprecated() const {
-  return std::find(old_spellings.begin(), old_spellings.end(), name()) != old_spellings.end();
+bool Key::is_old_spelling(std::string_view spelling) const {
+  return std::find(old_spellings.begin(), old_spellings.end(), spelling) != old_spellings.end();
 }
 
 Key& Key::alias(std::string name) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,7 +56,8 @@ struct Key {
 
   std::string name() const { return path.substr(path.rfind('.') + 1); }
   bool applies_to(const std::string& kind) const;
-  bool deprecated() const;  // the whole key, not only a spelling of it
+  bool is_old_spelling(std::string_view spelling) const;
+  bool deprecated() const { return is_old_spelling(name()); }  // the whole key
 
   Key& alias(std::string name);
   Key& formerly(std::string name);

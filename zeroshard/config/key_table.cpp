@@ -38,8 +38,7 @@ const Key* KeyTable::find_key(std::string_view path, const std::string& kind) co
   const std::string_view name = leaf_of(path);
   for (const Key& key : keys_) {
     if (parent_of(key.path) != section || !key.applies_to(kind)) continue;
-    if (leaf_of(key.path) == name || contains(key.aliases, name) ||
-        contains(key.old_spellings, name)) {
+    if (leaf_of(key.path) == name || contains(key.aliases, name) || key.is_old_spelling(name)) {
       return &key;
     }
   }

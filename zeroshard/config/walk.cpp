@@ -1,6 +1,5 @@
 #include "zeroshard/config/walk.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,10 +17,6 @@ std::string list_names(const std::vector<std::string>& names) {
     text += names[i];
   }
   return text;
-}
-
-bool is_one_of(const std::string& name, const std::vector<std::string>& names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 bool is_comment_key(const std::string& key) { return key.starts_with('_'); }
@@ -160,7 +155,7 @@ void Walk::bare_zero_optimization(const Member& member) {
 void Walk::store_key(const Key& key, const Node& object, const Member& member, const Place& place) {
   if (member.value.is(Node::Kind::null)) return;
   if (spelled_twice(key, object, member, place)) return;
-  if (is_one_of(member.key, key.old_spellings)) {
+  if (key.is_old_spelling(member.key)) {
     complain(Severity::warning, Code::deprecated, member, place, "an old spelling",
              key.instead.empty() ? fmt::format("write \"{}\"", key.name()) : key.instead);
   }
@@ -194,7 +189,7 @@ bool Walk::spelled_twice(const Key& key, const Node& object, const Member& membe
                          const Place& place) {
   std::vector<std::string> twins;
   if (member.key != key.name()) twins.push_back(key.name());
-  if (is_one_of(member.key, key.old_spellings)) {
+  if (key.is_old_spelling(member.key)) {
     twins.insert(twins.end(), key.aliases.begin(), key.aliases.end());
     twins.push_back(key.successor);
   }
