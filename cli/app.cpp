@@ -34,6 +34,8 @@ std::unique_ptr<CommandLine> make_command_line() {
       ->type_name("LEVEL");
   add_config_verb(*line);
   add_plan_verb(*line);
+  add_run_verb(*line);
+  add_guard_verb(*line);
   add_completion_verb(*line);
   return line;
 }

@@ -24,6 +24,8 @@ std::unique_ptr<CommandLine> make_command_line();
 // Each verb adds itself; one file per verb.
 void add_config_verb(CommandLine& line);
 void add_plan_verb(CommandLine& line);
+void add_run_verb(CommandLine& line);
+void add_guard_verb(CommandLine& line);
 void add_completion_verb(CommandLine& line);
 
 // A verb with an example below its help. What it does is set by `run` when it is the one called.

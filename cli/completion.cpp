@@ -16,6 +16,7 @@ void visit(const CLI::App& app, const std::string& path,
            const std::function<void(const std::string&, const CLI::App&)>& see) {
   see(path, app);
   for (const CLI::App* verb : app.get_subcommands({})) {
+    if (verb->get_group().empty()) continue;  // hidden
     visit(*verb, path.empty() ? verb->get_name() : path + " " + verb->get_name(), see);
   }
 }

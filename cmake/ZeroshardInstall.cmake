@@ -3,7 +3,11 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS zeroshard_core zeroshard_comm EXPORT zeroshardTargets)
+install(TARGETS zeroshard_core zeroshard_device zeroshard_comm
+        EXPORT zeroshardTargets)
+if(TARGET zeroshard_torch_device)
+  install(TARGETS zeroshard_torch_device EXPORT zeroshardTargets)
+endif()
 install(TARGETS zeroshard_cli)
 
 # File by file: install(DIRECTORY) would leave empty folders behind.

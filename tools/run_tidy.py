@@ -21,9 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 FOLDERS = ("zeroshard/base", "zeroshard/layout", "zeroshard/schedule", "zeroshard/config",
-           "zeroshard/planner", "cli")
+           "zeroshard/planner", "zeroshard/device", "zeroshard/comm", "cli")
 BATCH = 8  # sources at a time: enough to share the headers, few enough to keep both cores busy
 COMPILE_ERROR = "[clang-diagnostic-error"
+TORCH = re.compile(rb'^\s*#\s*include\s*<(torch|ATen|c10)/', re.M)  # minutes of headers
 INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 
@@ -55,7 +56,7 @@ def batches(root, commands):
     for folder in FOLDERS:
         same = {}
         for source in sorted(commands):
-            if source.parent == root / folder:
+            if source.parent == root / folder and not TORCH.search(source.read_bytes()):
                 same.setdefault(tuple(flags_of(commands[source])), []).append(source)
         for flags, sources in same.items():
             count = -(-len(sources) // BATCH)

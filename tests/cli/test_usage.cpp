@@ -23,8 +23,8 @@ int lines_of(const std::string& text) {
 }
 
 TEST(Usage, EveryVerbHasHelpWithAnExample) {
-  for (const char* verb :
-       {"", "config", "config check", "config explain", "config keys", "plan", "completion"}) {
+  for (const char* verb : {"", "config", "config check", "config explain", "config keys", "plan",
+                           "run", "completion"}) {
     const Finished help = zeroshard(std::string(verb) + " --help");
     EXPECT_EQ(help.exit_code, 0) << verb;
     expect_contains(help.out, "Example:\n");

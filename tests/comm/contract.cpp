@@ -37,7 +37,8 @@ int max_at(int world_size, int buffer, std::int64_t index) {
   return largest;
 }
 
-void expect_gathered(const Communicator& comm, const Buffer& out, int buffer, std::int64_t count) {
+void expect_gathered(const Communicator& comm, const RankBuffer& out, int buffer,
+                     std::int64_t count) {
   for (int rank = 0; rank < comm.world_size(); ++rank) {
     for (std::int64_t i = 0; i < count; ++i) {
       expect(comm, "gathered", rank * count + i, value_at(rank, buffer, i),
@@ -46,7 +47,7 @@ void expect_gathered(const Communicator& comm, const Buffer& out, int buffer, st
   }
 }
 
-void expect_reduced(const Communicator& comm, const Buffer& out, int buffer) {
+void expect_reduced(const Communicator& comm, const RankBuffer& out, int buffer) {
   for (std::int64_t i = 0; i < out.count(); ++i) {
     expect(comm, "reduced", i, sum_at(comm.world_size(), buffer, comm.rank() * out.count() + i),
            out.get(i));
@@ -55,15 +56,15 @@ void expect_reduced(const Communicator& comm, const Buffer& out, int buffer) {
 
 }  // namespace
 
-void all_gather(Communicator& comm, std::int64_t count, DType dtype) {
-  const Buffer in = Buffer::of_rank(comm.rank(), 0, count, dtype);
-  Buffer out(count * comm.world_size(), dtype);
+void all_gather(Communicator& comm, std::int64_t count, DType dtype, Device device) {
+  const RankBuffer in = RankBuffer::of_rank(comm.rank(), 0, count, dtype, device);
+  RankBuffer out(count * comm.world_size(), dtype, device);
   comm.all_gather_into({{in.read(), out.piece()}}, "gather").wait();
   expect_gathered(comm, out, 0, count);
 }
 
-void all_gather_in_place(Communicator& comm, std::int64_t count) {
-  Buffer out(count * comm.world_size(), DType::fp32);
+void all_gather_in_place(Communicator& comm, std::int64_t count, Device device) {
+  RankBuffer out(count * comm.world_size(), DType::fp32, device);
   for (std::int64_t i = 0; i < count; ++i) {
     out.set(comm.rank() * count + i, value_at(comm.rank(), 0, i));
   }
@@ -74,16 +75,19 @@ void all_gather_in_place(Communicator& comm, std::int64_t count) {
   expect_gathered(comm, out, 0, count);
 }
 
-void reduce_scatter(Communicator& comm, std::int64_t count, DType in_dtype, DType out_dtype) {
-  const Buffer in = Buffer::of_rank(comm.rank(), 0, count * comm.world_size(), in_dtype);
-  Buffer out(count, out_dtype);
+void reduce_scatter(Communicator& comm, std::int64_t count, DType in_dtype, DType out_dtype,
+                    Device device) {
+  const RankBuffer in =
+      RankBuffer::of_rank(comm.rank(), 0, count * comm.world_size(), in_dtype, device);
+  RankBuffer out(count, out_dtype, device);
   comm.reduce_scatter_into({{in.read(), out.piece()}}, {}, "reduce").wait();
   expect_reduced(comm, out, 0);
 }
 
-void reduce_scatter_scales_and_accumulates(Communicator& comm, std::int64_t count) {
-  const Buffer in = Buffer::of_rank(comm.rank(), 0, count * comm.world_size(), DType::bf16);
-  Buffer out(count, DType::fp32);
+void reduce_scatter_scales_and_accumulates(Communicator& comm, std::int64_t count, Device device) {
+  const RankBuffer in =
+      RankBuffer::of_rank(comm.rank(), 0, count * comm.world_size(), DType::bf16, device);
+  RankBuffer out(count, DType::fp32, device);
   for (std::int64_t i = 0; i < count; ++i) out.set(i, 100);
   const ReduceOptions options{.scale = 0.5F, .accumulate = true};
   comm.reduce_scatter_into({{in.read(), out.piece()}}, options, "accumulate").wait();
@@ -93,8 +97,8 @@ void reduce_scatter_scales_and_accumulates(Communicator& comm, std::int64_t coun
   }
 }
 
-void all_reduce(Communicator& comm, std::int64_t count, DType dtype, ReduceOp op) {
-  Buffer buffer = Buffer::of_rank(comm.rank(), 1, count, dtype);
+void all_reduce(Communicator& comm, std::int64_t count, DType dtype, ReduceOp op, Device device) {
+  RankBuffer buffer = RankBuffer::of_rank(comm.rank(), 1, count, dtype, device);
   comm.all_reduce(buffer.piece(), op, "all-reduce").wait();
   for (std::int64_t i = 0; i < count; ++i) {
     const int expected =
@@ -103,9 +107,9 @@ void all_reduce(Communicator& comm, std::int64_t count, DType dtype, ReduceOp op
   }
 }
 
-void broadcast(Communicator& comm, std::int64_t count, DType dtype) {
+void broadcast(Communicator& comm, std::int64_t count, DType dtype, Device device) {
   for (int root = 0; root < comm.world_size(); ++root) {
-    Buffer buffer = Buffer::of_rank(comm.rank(), root, count, dtype);
+    RankBuffer buffer = RankBuffer::of_rank(comm.rank(), root, count, dtype, device);
     comm.broadcast(buffer.piece(), root, "broadcast").wait();
     for (std::int64_t i = 0; i < count; ++i) {
       expect(comm, "broadcast", i, value_at(root, root, i), buffer.get(i));
@@ -113,16 +117,17 @@ void broadcast(Communicator& comm, std::int64_t count, DType dtype) {
   }
 }
 
-void several_in_flight(Communicator& comm) {
+void several_in_flight(Communicator& comm, Device device) {
   const std::vector<std::int64_t> counts{0, 1, 63, 257, 1000};
-  std::vector<Buffer> gather_in, gather_out, reduce_in, reduce_out;
+  std::vector<RankBuffer> gather_in, gather_out, reduce_in, reduce_out;
   for (int buffer = 0; buffer < static_cast<int>(counts.size()); ++buffer) {
     const std::int64_t count = counts[static_cast<std::size_t>(buffer)];
     const DType dtype = kFloats[buffer % 3];
-    gather_in.push_back(Buffer::of_rank(comm.rank(), buffer, count, dtype));
-    gather_out.emplace_back(count * comm.world_size(), dtype);
-    reduce_in.push_back(Buffer::of_rank(comm.rank(), buffer, count * comm.world_size(), dtype));
-    reduce_out.emplace_back(count, dtype);
+    gather_in.push_back(RankBuffer::of_rank(comm.rank(), buffer, count, dtype, device));
+    gather_out.emplace_back(count * comm.world_size(), dtype, device);
+    reduce_in.push_back(
+        RankBuffer::of_rank(comm.rank(), buffer, count * comm.world_size(), dtype, device));
+    reduce_out.emplace_back(count, dtype, device);
   }
   std::vector<GatherPair> gathers;
   std::vector<ReducePair> reduces;
@@ -143,7 +148,7 @@ void several_in_flight(Communicator& comm) {
   }
 }
 
-void rank_order_however_cut(Communicator& comm) {
+void rank_order_however_cut(Communicator& comm, Device device) {
   const int ranks = comm.world_size();
   constexpr std::int64_t kCount = 240;
   // Numbers of very different size: another order of adding gives other bits.
@@ -151,9 +156,9 @@ void rank_order_however_cut(Communicator& comm) {
     return std::ldexp(1.0F + static_cast<float>((rank * 31 + i * 17) % 97) / 97.0F,
                       static_cast<int>((rank * 13 + i * 7) % 40) - 20);
   };
-  Buffer in(kCount * ranks, DType::fp32);
+  RankBuffer in(kCount * ranks, DType::fp32, device);
   for (std::int64_t i = 0; i < in.count(); ++i) in.set(i, addend(comm.rank(), i));
-  Buffer whole(kCount, DType::fp32);
+  RankBuffer whole(kCount, DType::fp32, device);
   comm.reduce_scatter_into({{in.read(), whole.piece()}}, {}, "whole").wait();
   for (std::int64_t i = 0; i < kCount; ++i) {
     float sum = addend(0, comm.rank() * kCount + i);
@@ -162,10 +167,10 @@ void rank_order_however_cut(Communicator& comm) {
   }
   for (const std::int64_t pieces : {2, 3, 8}) {
     const std::int64_t each = kCount / pieces;
-    std::vector<Buffer> cut_in, cut_out;
+    std::vector<RankBuffer> cut_in, cut_out;
     for (std::int64_t piece = 0; piece < pieces; ++piece) {
-      Buffer& part = cut_in.emplace_back(each * ranks, DType::fp32);
-      cut_out.emplace_back(each, DType::fp32);
+      RankBuffer& part = cut_in.emplace_back(each * ranks, DType::fp32, device);
+      cut_out.emplace_back(each, DType::fp32, device);
       for (std::int64_t i = 0; i < each * ranks; ++i) {
         part.set(i, in.get((i / each) * kCount + piece * each + i % each));
       }
@@ -182,14 +187,14 @@ void rank_order_however_cut(Communicator& comm) {
   }
 }
 
-void ledger_equals_formula(Communicator& comm) {
+void ledger_equals_formula(Communicator& comm, Device device) {
   TrafficLedger ledger;
   const auto counted = count_traffic(comm, ledger);
   const std::int64_t others = comm.world_size() - 1;
-  const Buffer in(100, DType::bf16);
-  Buffer out(100 * comm.world_size(), DType::bf16);
+  const RankBuffer in(100, DType::bf16, device);
+  RankBuffer out(100 * comm.world_size(), DType::bf16, device);
   counted->all_gather_into({{in.read(), out.piece()}, {in.read(), out.piece()}}, "a").wait();
-  Buffer reduced(100, DType::fp32);
+  RankBuffer reduced(100, DType::fp32, device);
   counted->reduce_scatter_into({{out.read(), reduced.piece()}}, {}, "a").wait();
   counted->all_reduce(reduced.piece(), ReduceOp::sum, "norm").wait();
   counted->broadcast(reduced.piece(), comm.world_size() - 1, "order").wait();
@@ -208,27 +213,27 @@ void ledger_equals_formula(Communicator& comm) {
          static_cast<double>(ledger.bytes()));
 }
 
-void everything(Communicator& comm, std::int64_t large_count) {
+void everything(Communicator& comm, std::int64_t large_count, Device device) {
   for (const std::int64_t count : {0, 1, 7, 1023, 1025}) {
     for (const DType dtype : kAllDTypes) {
-      all_gather(comm, count, dtype);
-      broadcast(comm, count, dtype);
-      all_reduce(comm, count, dtype, ReduceOp::max);
-      if (dtype != DType::uint8) all_reduce(comm, count, dtype, ReduceOp::sum);
+      all_gather(comm, count, dtype, device);
+      broadcast(comm, count, dtype, device);
+      all_reduce(comm, count, dtype, ReduceOp::max, device);
+      if (dtype != DType::uint8) all_reduce(comm, count, dtype, ReduceOp::sum, device);
     }
     for (const DType dtype : kFloats) {
-      reduce_scatter(comm, count, dtype, dtype);
-      reduce_scatter(comm, count, dtype, DType::fp32);
+      reduce_scatter(comm, count, dtype, dtype, device);
+      reduce_scatter(comm, count, dtype, DType::fp32, device);
     }
-    all_gather_in_place(comm, count);
-    reduce_scatter_scales_and_accumulates(comm, count);
+    all_gather_in_place(comm, count, device);
+    reduce_scatter_scales_and_accumulates(comm, count, device);
   }
-  all_gather(comm, large_count, DType::fp32);
-  reduce_scatter(comm, large_count, DType::fp32, DType::fp32);
-  reduce_scatter(comm, large_count, DType::bf16, DType::fp32);
-  several_in_flight(comm);
-  rank_order_however_cut(comm);
-  ledger_equals_formula(comm);
+  all_gather(comm, large_count, DType::fp32, device);
+  reduce_scatter(comm, large_count, DType::fp32, DType::fp32, device);
+  reduce_scatter(comm, large_count, DType::bf16, DType::fp32, device);
+  several_in_flight(comm, device);
+  rank_order_however_cut(comm, device);
+  ledger_equals_formula(comm, device);
 }
 
 }  // namespace zeroshard::contract

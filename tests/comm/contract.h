@@ -1,28 +1,33 @@
 // What every backend must do, written once. A backend joins by calling these on each of its ranks;
-// a broken promise throws, so that ranks need no test framework.
+// a broken promise throws, so that ranks need no test framework. The memory that moves lies on
+// `device`.
 #pragma once
 
 #include <cstdint>
 
 #include "zeroshard/base/dtype.h"
 #include "zeroshard/comm/communicator.h"
+#include "zeroshard/device/device.h"
 
 namespace zeroshard::contract {
 
-void all_gather(Communicator& comm, std::int64_t count, DType dtype);
-void all_gather_in_place(Communicator& comm, std::int64_t count);
-void reduce_scatter(Communicator& comm, std::int64_t count, DType in, DType out);
-void reduce_scatter_scales_and_accumulates(Communicator& comm, std::int64_t count);
-void all_reduce(Communicator& comm, std::int64_t count, DType dtype, ReduceOp op);
-void broadcast(Communicator& comm, std::int64_t count, DType dtype);
+void all_gather(Communicator& comm, std::int64_t count, DType dtype, Device device = kCpu);
+void all_gather_in_place(Communicator& comm, std::int64_t count, Device device = kCpu);
+void reduce_scatter(Communicator& comm, std::int64_t count, DType in, DType out,
+                    Device device = kCpu);
+void reduce_scatter_scales_and_accumulates(Communicator& comm, std::int64_t count,
+                                           Device device = kCpu);
+void all_reduce(Communicator& comm, std::int64_t count, DType dtype, ReduceOp op,
+                Device device = kCpu);
+void broadcast(Communicator& comm, std::int64_t count, DType dtype, Device device = kCpu);
 // Lists of pairs of different sizes and dtypes, several operations in flight, waited out of order.
-void several_in_flight(Communicator& comm);
+void several_in_flight(Communicator& comm, Device device = kCpu);
 // Sums are rounded in rank order, and do not depend on how the payload is cut into pairs.
-void rank_order_however_cut(Communicator& comm);
+void rank_order_however_cut(Communicator& comm, Device device = kCpu);
 // The ledger's bytes equal the formulas.
-void ledger_equals_formula(Communicator& comm);
+void ledger_equals_formula(Communicator& comm, Device device = kCpu);
 
 // All of the above over the sizes and dtypes that matter, and once with `large_count` elements.
-void everything(Communicator& comm, std::int64_t large_count);
+void everything(Communicator& comm, std::int64_t large_count, Device device = kCpu);
 
 }  // namespace zeroshard::contract

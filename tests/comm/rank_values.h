@@ -9,6 +9,8 @@
 #include "zeroshard/base/dtype.h"
 #include "zeroshard/base/half.h"
 #include "zeroshard/comm/communicator.h"
+#include "zeroshard/device/buffer.h"
+#include "zeroshard/device/copy.h"
 
 namespace zeroshard {
 
@@ -16,23 +18,32 @@ inline int value_at(int rank, int buffer, std::int64_t index) {
   return static_cast<int>((rank * 7 + buffer * 5 + index * 3 + index / 11) % 16);
 }
 
-// A typed buffer that reads and writes numbers.
-class Buffer {
+// A typed buffer that reads and writes numbers. On an accelerator the bytes are sent there, on the
+// current stream and without waiting, when somebody asks for the memory; and come back, waited for,
+// when somebody asks for a number.
+class RankBuffer {
  public:
-  Buffer(std::int64_t count, DType dtype)
-      : count_(count), dtype_(dtype), bytes_(static_cast<std::size_t>(count * bytes_of(dtype))) {}
+  RankBuffer(std::int64_t count, DType dtype, Device device = kCpu)
+      : count_(count),
+        dtype_(dtype),
+        device_(device),
+        bytes_(static_cast<std::size_t>(count * bytes_of(dtype))) {
+    if (device != kCpu) memory_ = Buffer(device, count * bytes_of(dtype));
+  }
 
-  static Buffer of_rank(int rank, int buffer, std::int64_t count, DType dtype) {
-    Buffer filled(count, dtype);
+  static RankBuffer of_rank(int rank, int buffer, std::int64_t count, DType dtype,
+                            Device device = kCpu) {
+    RankBuffer filled(count, dtype, device);
     for (std::int64_t i = 0; i < count; ++i) filled.set(i, value_at(rank, buffer, i));
     return filled;
   }
 
   std::int64_t count() const { return count_; }
-  Piece piece() { return {bytes_.data(), count_, dtype_, DeviceKind::cpu}; }
-  ConstPiece read() const { return {bytes_.data(), count_, dtype_, DeviceKind::cpu}; }
+  Piece piece() { return {memory(), count_, dtype_, device_.kind}; }
+  ConstPiece read() const { return {memory(), count_, dtype_, device_.kind}; }
 
   void set(std::int64_t index, double value) {
+    fetch();
     switch (dtype_) {
       case DType::fp32: return put(index, static_cast<float>(value));
       case DType::bf16: return put(index, fp32_to_bf16(static_cast<float>(value)));
@@ -43,6 +54,7 @@ class Buffer {
   }
 
   double get(std::int64_t index) const {
+    fetch();
     switch (dtype_) {
       case DType::fp32: return take<float>(index);
       case DType::bf16: return bf16_to_fp32(take<std::uint16_t>(index));
@@ -53,9 +65,26 @@ class Buffer {
     return 0;
   }
 
-  bool operator==(const Buffer&) const = default;
-
  private:
+  void* memory() const {
+    if (device_ == kCpu) return bytes_.data();
+    if (!sent_) {
+      const Stream stream = Stream::current(device_);
+      copy_bytes(stream, memory_.data(), device_, bytes_.data(), kCpu, memory_.bytes());
+      memory_.wrote(stream);
+      sent_ = true;
+    }
+    return memory_.data();
+  }
+
+  void fetch() const {
+    if (!sent_) return;
+    const Stream stream = Stream::current(device_);
+    copy_bytes(stream, bytes_.data(), kCpu, memory_.data(), device_, memory_.bytes());
+    stream.synchronize();
+    sent_ = false;
+  }
+
   template <typename T>
   void put(std::int64_t index, T value) {
     std::memcpy(bytes_.data() + index * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
@@ -69,7 +98,10 @@ class Buffer {
 
   std::int64_t count_;
   DType dtype_;
-  std::vector<std::byte> bytes_;
+  Device device_;
+  mutable std::vector<std::byte> bytes_;
+  mutable Buffer memory_;
+  mutable bool sent_ = false;
 };
 
 }  // namespace zeroshard

@@ -58,13 +58,13 @@ TEST(ThreadFaults, DifferentLabelsAreBothReportedOnEveryRank) {
 
 TEST(ThreadFaults, DifferentOperationsAndSizesAreReported) {
   const Outcome operations = outcome_of(2, std::chrono::minutes(1), [](Communicator& comm) {
-    Buffer buffer(4, DType::fp32);
+    RankBuffer buffer(4, DType::fp32);
     comm.rank() == 0 ? comm.barrier("x").wait()
                      : comm.all_reduce(buffer.piece(), ReduceOp::sum, "x").wait();
   });
   expect_contains(operations.thrown, "ranks call different operations");
   const Outcome sizes = outcome_of(2, std::chrono::minutes(1), [](Communicator& comm) {
-    Buffer buffer(4 + comm.rank(), DType::fp32);
+    RankBuffer buffer(4 + comm.rank(), DType::fp32);
     comm.all_reduce(buffer.piece(), ReduceOp::sum, "norm").wait();
   });
   expect_contains(sizes.thrown, "different sizes");
@@ -111,12 +111,12 @@ TEST(ThreadFaults, AfterAFailureOperationsFailAtOnce) {
 
 TEST(ThreadFaults, BadArgumentsAreRefusedBeforeAnythingMoves) {
   run_ranks(2, {}, [](Communicator& comm) {
-    Buffer buffer(5, DType::fp32);
+    RankBuffer buffer(5, DType::fp32);
     EXPECT_THROW(comm.all_gather_into({{buffer.read(), buffer.piece()}}, "x"), InvariantError);
     EXPECT_THROW(comm.reduce_scatter_into({{buffer.read(), buffer.piece()}}, {}, "x"),
                  InvariantError);
     EXPECT_THROW(comm.broadcast(buffer.piece(), 2, "x"), InvariantError);
-    Buffer bytes(5, DType::uint8);
+    RankBuffer bytes(5, DType::uint8);
     EXPECT_THROW(comm.all_reduce(bytes.piece(), ReduceOp::sum, "x"), InvariantError);
     comm.barrier("still usable").wait();
   });

@@ -1,7 +1,9 @@
-// One fault per run, in a program that ends as a user's does: mpirun -n N mpi_faults CASE
-// check_faults.py runs it and judges what the ranks said.
+// One fault per run, in a program that ends as a user's does: zeroshard run --ranks N mpi_faults
+// CASE check_faults.py runs it and judges what the ranks said.
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -12,7 +14,7 @@
 #include <unistd.h>
 
 #include "zeroshard/base/error.h"
-#include "zeroshard/comm/mpi.h"
+#include "zeroshard/comm/join.h"
 
 namespace zeroshard {
 namespace {
@@ -21,7 +23,23 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 std::unique_ptr<Communicator> with_timeout(milliseconds timeout) {
-  return make_mpi_communicator({.timeout = timeout});
+  return join_ranks({.timeout = timeout});
+}
+
+// Gathers without end; on one rank something happens in the middle of a payload.
+void gather_until(Communicator& comm, int rank, const std::function<void()>& happens) {
+  std::vector<float> shard(2 << 20), full(shard.size() * 3);
+  const auto count = static_cast<std::int64_t>(shard.size());
+  for (int i = 0; i < 1000; ++i) {
+    if (i == 3) std::this_thread::sleep_for(milliseconds(700));  // for rank 0 to hear where all are
+    const Handle bulk = comm.all_gather_into(
+        {{{shard.data(), count}, {full.data(), count * comm.world_size()}}}, "bulk");
+    if (i == 3 && comm.rank() == rank) {
+      std::this_thread::sleep_for(milliseconds(3));
+      happens();
+    }
+    bulk.wait();
+  }
 }
 
 // A good call is under way when the ranks part; the calls after must fail too.
@@ -54,26 +72,45 @@ void different_sizes() {
 }
 
 void a_stuck_rank() {
-  const auto comm = with_timeout(seconds(1));
+  const auto comm = with_timeout(seconds(2));
   comm->barrier("start").wait();
-  if (comm->rank() == 1) std::this_thread::sleep_for(seconds(4));
+  if (comm->rank() == 1) std::this_thread::sleep_for(seconds(5));
   comm->barrier("step").wait();
 }
 
-// In the middle of a payload: MPI holds on to memory that the program is about to free.
-void a_stopped_rank() {
-  const auto comm = with_timeout(seconds(2));
-  std::vector<float> shard(2 << 20), full(shard.size() * 3);
-  const auto count = static_cast<std::int64_t>(shard.size());
-  for (int i = 0; i < 1000; ++i) {
-    const Handle bulk = comm->all_gather_into(
-        {{{shard.data(), count}, {full.data(), count * comm->world_size()}}}, "bulk");
-    if (i == 3 && comm->rank() == 1) {
-      std::this_thread::sleep_for(milliseconds(3));
-      kill(getpid(), SIGSTOP);
-    }
-    bulk.wait();
-  }
+// MPI holds on to memory that the program is about to free.
+void a_stopped_rank(int rank) {
+  const auto comm = with_timeout(seconds(5));
+  gather_until(*comm, rank, [] { kill(getpid(), SIGSTOP); });
+}
+
+void a_killed_rank(int rank) {
+  const auto comm = with_timeout(seconds(60));
+  gather_until(*comm, rank, [] { kill(getpid(), SIGKILL); });
+}
+
+// While nobody is in an operation: it is noticed at the next.
+void a_rank_killed_between_operations() {
+  const auto comm = with_timeout(seconds(60));
+  comm->barrier("start").wait();
+  std::this_thread::sleep_for(milliseconds(300));  // for all to be through
+  if (comm->rank() == 1) kill(getpid(), SIGKILL);
+  std::this_thread::sleep_for(milliseconds(500));
+  comm->barrier("step").wait();
+}
+
+// One has less data than the others, say.
+void a_rank_that_ends_early() {
+  const auto comm = with_timeout(seconds(60));
+  for (int i = 0; i < (comm->rank() == 1 ? 3 : 4); ++i) comm->barrier("step").wait();
+}
+
+void for_ever() {
+  const auto comm = with_timeout(seconds(60));
+  comm->barrier("start").wait();
+  fmt::print("rank {}: ready\n", comm->rank());
+  std::fflush(stdout);
+  gather_until(*comm, 0, [] { std::this_thread::sleep_for(seconds(60)); });
 }
 
 void an_exception() {
@@ -114,14 +151,20 @@ void idle() {
   if (comm->rank() == 1) std::this_thread::sleep_for(seconds(1));
   comm->barrier("end").wait();
   const milliseconds waiting = cpu_time() - before - resting;
-  fmt::print("resting {} waiting {} ms\n", resting.count(), waiting.count());
+  fmt::print("rank {}: resting {} waiting {} ms\n", comm->rank(), resting.count(), waiting.count());
 }
 
 void run(const std::string& name) {
   if (name == "different_labels") return different_labels();
   if (name == "different_sizes") return different_sizes();
   if (name == "a_stuck_rank") return a_stuck_rank();
-  if (name == "a_stopped_rank") return a_stopped_rank();
+  if (name == "a_stopped_rank") return a_stopped_rank(1);
+  if (name == "a_stopped_rank_0") return a_stopped_rank(0);
+  if (name == "a_killed_rank") return a_killed_rank(1);
+  if (name == "a_killed_rank_0") return a_killed_rank(0);
+  if (name == "a_rank_killed_between_operations") return a_rank_killed_between_operations();
+  if (name == "a_rank_that_ends_early") return a_rank_that_ends_early();
+  if (name == "for_ever") return for_ever();
   if (name == "an_exception") return an_exception();
   if (name == "device_memory") return device_memory();
   if (name == "two_at_once") return two_at_once();
@@ -133,14 +176,8 @@ void run(const std::string& name) {
 }  // namespace zeroshard
 
 int main(int argc, char** argv) {
-  try {
+  return zeroshard::rank_main([&] {
     zeroshard::run(argc > 1 ? argv[1] : "");
     return 0;
-  } catch (const zeroshard::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return error.exit_code();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 3;
-  }
+  });
 }

@@ -1,19 +1,32 @@
 #include "zeroshard/base/env.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <string_view>
+
+#include <unistd.h>
 
 namespace zeroshard {
 namespace {
 
 // In the order of the enum, so that the index is the value.
-constexpr std::array<EnvVarInfo, 5> kEnvVars{{
+constexpr std::array<EnvVarInfo, 14> kEnvVars{{
     {EnvVar::kLog, "ZEROSHARD_LOG", "log level, and which ranks log: info, debug:all, warning:3"},
+    {EnvVar::kControlPort, "ZEROSHARD_CONTROL_PORT", "port of rank 0's control channel"},
     {EnvVar::kRank, "RANK", "rank of this process, set by torchrun"},
+    {EnvVar::kWorldSize, "WORLD_SIZE", "number of ranks, set by torchrun"},
+    {EnvVar::kLocalRank, "LOCAL_RANK", "rank on this host, set by torchrun"},
+    {EnvVar::kTorchrunId, "TORCHELASTIC_RUN_ID", "there under torchrun"},
     {EnvVar::kOpenMpiRank, "OMPI_COMM_WORLD_RANK", "rank of this process, set by Open MPI"},
+    {EnvVar::kOpenMpiSize, "OMPI_COMM_WORLD_SIZE", "number of ranks, set by Open MPI"},
+    {EnvVar::kOpenMpiLocalRank, "OMPI_COMM_WORLD_LOCAL_RANK", "rank on this host, set by Open MPI"},
     {EnvVar::kPmixRank, "PMIX_RANK", "rank of this process, set by PMIx launchers"},
     {EnvVar::kSlurmRank, "SLURM_PROCID", "rank of this process, set by srun"},
+    {EnvVar::kSlurmSize, "SLURM_STEP_NUM_TASKS", "number of ranks, set by srun"},
+    {EnvVar::kSlurmLocalRank, "SLURM_LOCALID", "rank on this host, set by srun"},
+    {EnvVar::kPath, "PATH", "where programs are looked for"},
 }};
 
 }  // namespace
@@ -24,6 +37,17 @@ std::optional<std::string> env_text(EnvVar var) {
   const char* text = std::getenv(kEnvVars[static_cast<std::size_t>(var)].name);
   if (text == nullptr || *text == '\0') return std::nullopt;
   return std::string(text);
+}
+
+std::vector<std::string> env_names_with_prefixes(const std::vector<std::string>& prefixes) {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string name(text.substr(0, text.find('=')));
+    const auto begins = [&](const std::string& prefix) { return name.starts_with(prefix); };
+    if (std::ranges::any_of(prefixes, begins)) names.push_back(name);
+  }
+  return names;
 }
 
 std::optional<std::int64_t> env_integer(EnvVar var) {

@@ -6,15 +6,25 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace zeroshard {
 
 enum class EnvVar {
-  kLog,          // ZEROSHARD_LOG
-  kRank,         // RANK
-  kOpenMpiRank,  // OMPI_COMM_WORLD_RANK
-  kPmixRank,     // PMIX_RANK
-  kSlurmRank,    // SLURM_PROCID
+  kLog,               // ZEROSHARD_LOG
+  kControlPort,       // ZEROSHARD_CONTROL_PORT
+  kRank,              // RANK
+  kWorldSize,         // WORLD_SIZE
+  kLocalRank,         // LOCAL_RANK
+  kTorchrunId,        // TORCHELASTIC_RUN_ID
+  kOpenMpiRank,       // OMPI_COMM_WORLD_RANK
+  kOpenMpiSize,       // OMPI_COMM_WORLD_SIZE
+  kOpenMpiLocalRank,  // OMPI_COMM_WORLD_LOCAL_RANK
+  kPmixRank,          // PMIX_RANK
+  kSlurmRank,         // SLURM_PROCID
+  kSlurmSize,         // SLURM_STEP_NUM_TASKS
+  kSlurmLocalRank,    // SLURM_LOCALID
+  kPath,              // PATH
 };
 
 struct EnvVarInfo {
@@ -27,6 +37,9 @@ std::span<const EnvVarInfo> all_env_vars();
 
 // The variable's text, or nothing where it is unset or empty.
 std::optional<std::string> env_text(EnvVar var);
+
+// Names of all variables of this process that begin with one of these.
+std::vector<std::string> env_names_with_prefixes(const std::vector<std::string>& prefixes);
 
 // The variable as a whole number, or nothing where it is unset or not one.
 std::optional<std::int64_t> env_integer(EnvVar var);

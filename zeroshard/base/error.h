@@ -48,6 +48,13 @@ class CommError : public Error {
   explicit CommError(Fault fault) : Error("comm", std::move(fault), 1) {}
 };
 
+// The echo, on this rank, of an error that another rank reports itself: exit code 1. A program need
+// not print it, lest one message becomes as many as there are ranks.
+class PeerError : public CommError {
+ public:
+  using CommError::CommError;
+};
+
 // Memory or disk: missing, full, damaged: exit code 1.
 class StorageError : public Error {
  public:

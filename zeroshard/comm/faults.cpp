@@ -14,11 +14,31 @@ CommError out_of_step(const OperationTag& of_rank_0, int rank, const OperationTa
 }
 
 CommError waited_too_long(const OperationTag& tag, std::chrono::milliseconds time,
-                          const std::vector<int>& ranks) {
+                          const std::vector<int>& ranks, const std::string& where) {
   return CommError(
       {.what = fmt::format("{} waited {} ms for rank{} {}", describe(tag), time.count(),
                            ranks.size() > 1 ? "s" : "", fmt::join(ranks, ", ")),
+       .value = where,
        .remedy = "look at what that rank is doing, or raise zeroshard.comm_timeout"});
+}
+
+CommError rank_gone(int rank, const OperationTag& tag) {
+  return CommError({.what = fmt::format("rank {} is gone", rank),
+                    .value = fmt::format("noticed in {}", describe(tag)),
+                    .remedy = "its process was killed or crashed: see its own messages, and the "
+                              "kernel's log for an out-of-memory kill"});
+}
+
+PeerError rank_failed(int rank, const OperationTag& tag) {
+  return PeerError({.what = fmt::format("rank {} ends with an error", rank),
+                    .value = fmt::format("noticed in {}", describe(tag)),
+                    .remedy = "see that rank's own message"});
+}
+
+CommError rank_ended(int rank, const OperationTag& tag) {
+  return CommError(
+      {.what = fmt::format("{} waits for rank {}, whose program has ended", describe(tag), rank),
+       .remedy = "every rank must take the same number of steps"});
 }
 
 }  // namespace zeroshard

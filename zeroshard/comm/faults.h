@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include "zeroshard/base/error.h"
@@ -13,8 +14,17 @@ namespace zeroshard {
 CommError out_of_step(const OperationTag& of_rank_0, int rank, const OperationTag& of_rank,
                       bool same_name);
 
-// The operation has waited this long for these ranks.
+// The operation has waited this long for these ranks; `where` says what is known of them.
 CommError waited_too_long(const OperationTag& tag, std::chrono::milliseconds time,
-                          const std::vector<int>& ranks);
+                          const std::vector<int>& ranks, const std::string& where = {});
+
+// The rank's process is gone, as noticed in this operation.
+CommError rank_gone(int rank, const OperationTag& tag);
+
+// The rank ends with an error of its own.
+PeerError rank_failed(int rank, const OperationTag& tag);
+
+// The rank's program has ended, and this operation waits for it.
+CommError rank_ended(int rank, const OperationTag& tag);
 
 }  // namespace zeroshard

@@ -21,6 +21,11 @@ bool Completion::done() const {
   return done_;
 }
 
+bool Completion::wait_for(std::chrono::milliseconds time) const {
+  std::unique_lock lock(mutex_);
+  return finished_.wait_for(lock, time, [&] { return done_; });
+}
+
 void Completion::wait() const {
   std::unique_lock lock(mutex_);
   finished_.wait(lock, [&] { return done_; });

@@ -1,6 +1,7 @@
 // The caller's end of an operation that may still be running.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <memory>
@@ -13,6 +14,8 @@ class Completion {
  public:
   void finish(std::exception_ptr error = nullptr);
   bool done() const;
+  // Blocks until finished or until the time is over; whether it is finished.
+  bool wait_for(std::chrono::milliseconds time) const;
   // Blocks until finished, then throws the error if there is one. May be called again.
   void wait() const;
 
@@ -31,6 +34,9 @@ class Handle {
       : completion_(std::move(completion)) {}
 
   bool done() const { return completion_ == nullptr || completion_->done(); }
+  bool wait_for(std::chrono::milliseconds time) const {
+    return completion_ == nullptr || completion_->wait_for(time);
+  }
   void wait() const {
     if (completion_ != nullptr) completion_->wait();
   }

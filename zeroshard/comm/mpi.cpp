@@ -16,7 +16,9 @@
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/rank.h"
+#include "zeroshard/comm/faults.h"
 #include "zeroshard/comm/mpi_call.h"
+#include "zeroshard/comm/mpi_control.h"
 #include "zeroshard/comm/mpi_thread.h"
 
 namespace zeroshard {
@@ -36,6 +38,11 @@ constexpr microseconds kSpinForPayload{2000};
 constexpr microseconds kSpinForGreeting{100};
 constexpr microseconds kBreak{50};
 
+// How long after the end of a rank's program its last messages may still be on their way, and how
+// long after an error of MPI's the control channel may need to say which rank it is about.
+constexpr milliseconds kPatienceWithEnded{2000};
+constexpr milliseconds kPatienceForLoss{1000};
+
 // After a failure: for the other ranks to come to their end as well, so that mpirun does not stop
 // them before they have said what they saw.
 constexpr milliseconds kPatienceAfterFailure{1000};
@@ -46,7 +53,7 @@ void refuse_device_memory(const Call& call) {
     throw CommError(
         {.what = "the mpi backend moves CPU memory only",
          .value = fmt::format("{} of {} memory", describe(call.tag), name_of(piece.device)),
-         .remedy = "copy to the CPU first"});
+         .remedy = "tell join_ranks() the device, or use stage_device_memory()"});
   };
   refuse(call.piece.read());
   for (const GatherPair& pair : call.gathers) refuse(pair.in), refuse(pair.out.read());
@@ -60,7 +67,8 @@ class MpiCommunicator final : public QueuedCommunicator {
         rank_(thread.rank()),
         world_size_(thread.world_size()),
         timeout_(options.timeout),
-        chunk_bytes_(tuning.chunk_bytes / 4 * 4) {  // so that staged parts are aligned
+        chunk_bytes_(tuning.chunk_bytes / 4 * 4),  // so that staged parts are aligned
+        board_(thread.channel() == nullptr ? nullptr : &thread.channel()->board()) {
     thread_.begin([this](MpiLink& link) { return work(link); });
   }
 
@@ -84,6 +92,7 @@ class MpiCommunicator final : public QueuedCommunicator {
     refuse_device_memory(call);
     {
       const std::lock_guard lock(mutex_);
+      if (!failure_ && board_ != nullptr) failure_ = loss_seen_in(call.tag, *board_);
       if (failure_) return call.completion->finish(failure_);
       queue_.push_back(std::move(call));
     }
@@ -96,14 +105,18 @@ class MpiCommunicator final : public QueuedCommunicator {
     while (wait_for_something()) {
       try {
         take_calls(link);
-        if (link.poll() > 0) moved_at_ = MpiClock::now();
+        poll(link);
         advance_calls();
+        note_status();
         pause_if_nothing_moves();
       } catch (...) {
         give_up(link, calls_.begin(), std::current_exception());
       }
     }
-    if (abandoned_ && !failure_) give_up(link, calls_.begin(), left_behind());
+    if (abandoned_ && !failure_) {
+      if (thread_.channel() != nullptr) thread_.channel()->say_failed();
+      give_up(link, calls_.begin(), left_behind());
+    }
     if (!failure_) return timeout_;
     return released_ && link.forget() ? kPatienceAfterFailure : MpiThread::kBroken;
   }
@@ -125,6 +138,36 @@ class MpiCommunicator final : public QueuedCommunicator {
       if (calls_.empty()) moved_at_ = MpiClock::now();
       calls_.emplace_back(std::move(call), link).greet();
     }
+  }
+
+  // MPI may see a rank's end before the control channel does, but does not say whose it is.
+  void poll(MpiLink& link) {
+    try {
+      if (link.poll() > 0) moved_at_ = MpiClock::now();
+    } catch (const CommError&) {
+      if (board_ == nullptr || calls_.empty()) throw;
+      board_->wait_for_loss(kPatienceForLoss);
+      throw_if_lost();
+      throw;
+    }
+  }
+
+  void throw_if_lost() const {
+    if (board_ == nullptr || !board_->lost() || calls_.empty()) return;
+    std::rethrow_exception(loss_seen_in(calls_.front().tag(), *board_));
+  }
+
+  // For the others to know where this rank is.
+  void note_status() {
+    if (board_ == nullptr) return;
+    if (calls_.empty()) {
+      status_.under_way = false;
+    } else if (!status_.under_way || status_.tag.sequence != calls_.front().tag().sequence) {
+      status_ = calls_.front().status();
+    } else {
+      return;
+    }
+    board_->note(status_);
   }
 
   // Payloads begin in order, so that nothing begins behind a call the ranks disagree about.
@@ -165,13 +208,28 @@ class MpiCommunicator final : public QueuedCommunicator {
 
   void pause_if_nothing_moves() {
     if (calls_.empty()) return;
+    throw_if_lost();
     const auto still = MpiClock::now() - moved_at_;
-    if (still > timeout_) std::rethrow_exception(calls_.front().stuck_for(timeout_));
+    if (still > kPatienceWithEnded) throw_if_waiting_for_ended();
+    if (still > timeout_) throw_too_late();
     const bool moving = calls_.front().begun();
     if (still < (moving ? kSpinForPayload : kSpinForGreeting)) return std::this_thread::yield();
     std::unique_lock lock(mutex_);
     const auto room = [&] { return !queue_.empty() && calls_.size() < kCallsUnderWay; };
     queued_.wait_for(lock, kBreak, [&] { return abandoned_ || room(); });
+  }
+
+  void throw_if_waiting_for_ended() const {
+    if (board_ == nullptr) return;
+    for (const int rank : calls_.front().waits_for()) {
+      if (board_->ended(rank)) throw rank_ended(rank, calls_.front().tag());
+    }
+  }
+
+  [[noreturn]] void throw_too_late() const {
+    const MpiCall& call = calls_.front();
+    if (board_ == nullptr) throw waited_too_long(call.tag(), timeout_, call.waits_for());
+    std::rethrow_exception(late_ranks(call.tag(), timeout_, call.waits_for(), *thread_.channel()));
   }
 
   // MPI lets go of the calls' memory before their handles say that they are done with it.
@@ -203,6 +261,7 @@ class MpiCommunicator final : public QueuedCommunicator {
   const int world_size_;
   const milliseconds timeout_;
   const std::int64_t chunk_bytes_;
+  ControlBoard* const board_;  // null where there is one rank
   const int exceptions_at_birth_ = std::uncaught_exceptions();
 
   std::mutex mutex_;
@@ -216,6 +275,7 @@ class MpiCommunicator final : public QueuedCommunicator {
   std::list<MpiCall> calls_;  // under way, in order
   std::list<MpiCall> failed_calls_;
   std::vector<MpiStaging> spare_staging_;
+  RankStatus status_;
   MpiClock::time_point moved_at_;
   bool released_ = true;
 };

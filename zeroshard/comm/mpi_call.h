@@ -1,12 +1,12 @@
 // One call between its arrival in the queue and its end: greetings first, then the payload.
 #pragma once
 
-#include <chrono>
 #include <exception>
 #include <optional>
 #include <vector>
 
 #include "zeroshard/comm/call.h"
+#include "zeroshard/comm/control_frame.h"
 #include "zeroshard/comm/mpi_greeting.h"
 #include "zeroshard/comm/mpi_link.h"
 #include "zeroshard/comm/mpi_payload.h"
@@ -32,8 +32,10 @@ class MpiCall {
   MpiStaging take_staging() { return std::move(staging_); }
 
   void finish(const std::exception_ptr& error = nullptr) { call_.completion->finish(error); }
-  // The error of a call that has moved nothing for this long; names the ranks it waits for.
-  std::exception_ptr stuck_for(std::chrono::milliseconds time) const;
+  const OperationTag& tag() const { return call_.tag; }
+  RankStatus status() const;
+  // The ranks with which messages are under way.
+  std::vector<int> waits_for() const;
 
  private:
   void combine_greetings();

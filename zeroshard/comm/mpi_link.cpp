@@ -23,6 +23,16 @@ void check_mpi(int code, const char* doing) {
                    .value = std::string(text, static_cast<std::size_t>(length))});
 }
 
+bool all_share_memory(MPI_Comm comm, int world_size) {
+  MPI_Comm host = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
+            "MPI_Comm_split_type");
+  int on_host = 0;
+  MPI_Comm_size(host, &on_host);
+  MPI_Comm_free(&host);
+  return on_host == world_size;
+}
+
 bool initialized() {
   int flag = 0;
   MPI_Initialized(&flag);
@@ -48,6 +58,7 @@ struct MpiLink::State {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;
   int world_size = 1;
+  bool on_one_host = true;
   bool begun_here = false;
   // Side by side: what MPI_Testsome wants, and whom to tell.
   std::vector<MPI_Request> requests = {};
@@ -84,12 +95,18 @@ MpiLink::MpiLink() : state_(std::make_unique<State>()) {
   MPI_Comm_set_errhandler(state_->comm, MPI_ERRORS_RETURN);
   MPI_Comm_rank(state_->comm, &state_->rank);
   MPI_Comm_size(state_->comm, &state_->world_size);
+  state_->on_one_host = all_share_memory(state_->comm, state_->world_size);
 }
 
 MpiLink::~MpiLink() = default;
 
 int MpiLink::rank() const { return state_->rank; }
 int MpiLink::world_size() const { return state_->world_size; }
+bool MpiLink::on_one_host() const { return state_->on_one_host; }
+
+void MpiLink::broadcast(void* data, std::int64_t bytes) {
+  check_mpi(MPI_Bcast(data, static_cast<int>(bytes), MPI_BYTE, 0, state_->comm), "MPI_Bcast");
+}
 
 void MpiLink::send(const void* data, std::int64_t bytes, Address to, Counters counters) {
   ZS_CHECK_LE(bytes, std::numeric_limits<int>::max(), "bytes of an MPI message");

@@ -17,6 +17,10 @@ class MpiLink {
 
   int rank() const;
   int world_size() const;
+  bool on_one_host() const;
+
+  // From rank 0 to all. Blocks; for the time before there is a communicator.
+  void broadcast(void* data, std::int64_t bytes);
 
   // Who is at the other end. Messages with one peer and tag arrive in the order they were posted.
   struct Address {

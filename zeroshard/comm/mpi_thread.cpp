@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "zeroshard/base/error.h"
+#include "zeroshard/comm/mpi_control.h"
 
 namespace zeroshard {
 namespace {
@@ -67,8 +68,10 @@ void MpiThread::end() {
 void MpiThread::run() {
   try {
     auto link = std::make_unique<MpiLink>();
+    auto channel = open_control_channel(*link);
     const std::lock_guard lock(mutex_);
     link_ = std::move(link);
+    channel_ = std::move(channel);
   } catch (...) {
     const std::lock_guard lock(mutex_);
     start_failure_ = std::current_exception();
@@ -76,8 +79,17 @@ void MpiThread::run() {
   changed_.notify_all();
   if (link_ == nullptr) return;
   work_until_the_end();
-  if (patience_ == kBroken) return std::this_thread::sleep_for(kForOthersToSpeak);
+  leave();
+}
+
+void MpiThread::leave() {
+  if (patience_ == kBroken) {
+    if (channel_) channel_->say_failed();
+    return std::this_thread::sleep_for(kForOthersToSpeak);
+  }
+  if (channel_) channel_->say_goodbye();
   link_->finish(patience_);
+  channel_ = nullptr;
 }
 
 void MpiThread::work_until_the_end() {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "zeroshard/comm/control.h"
 #include "zeroshard/comm/mpi_link.h"
 
 namespace zeroshard {
@@ -20,6 +21,8 @@ class MpiThread {
 
   int rank() const { return link_->rank(); }
   int world_size() const { return link_->world_size(); }
+  // Null where there is one rank.
+  ControlChannel* channel() const { return channel_.get(); }
 
   // What a communicator does on this thread. Returns how long to wait for the other ranks at the
   // program's end; kBroken if MPI must not be called again.
@@ -37,10 +40,12 @@ class MpiThread {
   MpiThread();
   void run();
   void work_until_the_end();
+  void leave();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::unique_ptr<MpiLink> link_;  // made by the thread, and then there for good
+  std::unique_ptr<ControlChannel> channel_;
   std::exception_ptr start_failure_;
   Work work_;
   std::chrono::milliseconds patience_ = std::chrono::minutes(1);

@@ -1,0 +1,49 @@
+#include "cli/process.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <sstream>
+#include <system_error>
+
+#include <unistd.h>
+
+#include "zeroshard/base/env.h"
+#include "zeroshard/base/error.h"
+
+namespace zeroshard::cli {
+namespace {
+
+bool is_program(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) && access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+std::string find_program(const std::string& name, const std::string& remedy) {
+  if (name.find('/') != std::string::npos) {
+    if (is_program(name)) return name;
+  } else {
+    std::istringstream folders(env_text(EnvVar::kPath).value_or("/usr/bin:/bin"));
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      const std::filesystem::path path = std::filesystem::path(folder) / name;
+      if (is_program(path)) return path;
+    }
+  }
+  throw ConfigError({.what = "no such program", .value = name, .remedy = remedy});
+}
+
+std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
+void become(const std::vector<std::string>& command) {
+  std::vector<char*> arguments;
+  for (const std::string& argument : command) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  throw ConfigError(
+      {.what = "cannot start " + command[0], .value = std::generic_category().message(errno)});
+}
+
+}  // namespace zeroshard::cli

@@ -1,0 +1,25 @@
+// Starting other programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace zeroshard::cli {
+
+// Where the shell would find it: the path itself if it has a slash, else searched on the PATH.
+// Throws ConfigError (`remedy` says what to do) where there is no such program.
+std::string find_program(const std::string& name, const std::string& remedy);
+
+// This program's own file.
+std::string own_program();
+
+// Becomes the command; returns never, but throws ConfigError where it cannot be started.
+[[noreturn]] void become(const std::vector<std::string>& command);
+
+// Runs one rank's program and watches over it: it does not outlive this process, nor this process
+// its launcher. A program ended by a signal is reported, and this process then waits a moment
+// before it ends as well: mpirun stops all ranks when one fails, and they too have something to
+// say. Returns the exit code; 128 + number after a signal.
+int guard(const std::vector<std::string>& command);
+
+}  // namespace zeroshard::cli

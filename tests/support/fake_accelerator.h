@@ -1,0 +1,59 @@
+// An accelerator made of threads, for tests: it takes the place of CUDA. Its streams dawdle at
+// random, so that a missing wait shows, and its memory cannot be touched except by its own copies
+// and kernels: who reads it from the host dies of SIGSEGV, as with a real device.
+//
+//   FakeAccelerator& fake = FakeAccelerator::install();   // once per process; later calls find it
+//   Stream stream = Stream::make(fake.device());
+//   fake.launch(stream, [] { ... });                      // a "kernel": runs in stream order
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "zeroshard/device/backend.h"
+#include "zeroshard/device/stream.h"
+
+namespace zeroshard {
+
+class FakeAccelerator final : public DeviceBackend {
+ public:
+  static FakeAccelerator& install();
+
+  static constexpr Device device() { return {DeviceKind::cuda, 0}; }
+  // More than this at once is out of memory.
+  static constexpr std::int64_t kCapacity = std::int64_t{1} << 30;
+
+  void launch(const Stream& stream, std::function<void()> kernel);
+  // Without dying of it.
+  bool host_can_read(const void* data) const;
+
+  int device_count() const override { return 1; }
+  std::shared_ptr<StreamQueue> current_stream(int index) override;
+  std::shared_ptr<StreamQueue> make_stream(int index) override;
+  std::shared_ptr<void> allocate(int index, std::int64_t bytes) override;
+  std::shared_ptr<void> allocate_pinned(int index, std::int64_t bytes) override;
+
+ private:
+  friend class FakeQueue;
+
+  // Memory is open while somebody is at it; several streams may be.
+  struct Region {
+    std::int64_t bytes = 0;
+    int users = 0;
+  };
+  class Access;
+
+  void open(const void* data, std::int64_t bytes);
+  void close(const void* data);
+  void give_back(void* data);
+  std::map<std::uintptr_t, Region>::iterator region_of(const void* data);
+
+  std::mutex mutex_;
+  std::map<std::uintptr_t, Region> regions_;
+  std::int64_t held_bytes_ = 0;
+  std::shared_ptr<StreamQueue> default_queue_;
+};
+
+}  // namespace zeroshard

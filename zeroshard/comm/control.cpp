@@ -1,0 +1,95 @@
+#include "zeroshard/comm/control.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "zeroshard/base/error.h"
+#include "zeroshard/comm/control_end.h"
+
+namespace zeroshard {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::uint64_t random_token() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32) | random();
+}
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+// All addresses in turn, again and again: rank 0's host has several, not all reachable from here.
+Socket reach(int rank, const ControlAddress& address, milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  do {
+    for (const std::string& host : address.hosts) {
+      Socket socket = Socket::connect(host, address.port, std::min(patience, milliseconds(1000)));
+      if (socket.open()) return socket;
+    }
+    std::this_thread::sleep_for(milliseconds(50));
+  } while (std::chrono::steady_clock::now() < deadline);
+  throw CommError(
+      {.what = fmt::format("rank {} on host {} cannot reach rank 0 for the control channel", rank,
+                           host_name()),
+       .value = fmt::format("{}, port {}", fmt::join(address.hosts, ", "), address.port),
+       .remedy = "open that port, or choose one with ZEROSHARD_CONTROL_PORT; see "
+                 "docs/multi_node.md"});
+}
+
+}  // namespace
+
+ControlChannel::ControlChannel(int world_size, const ControlOptions& options)
+    : rank_(0), options_(options) {
+  Socket listener = Socket::listen(options.port, options.this_host_only);
+  address_ = {.token = random_token(), .port = listener.port(), .hosts = own_addresses()};
+  if (options.this_host_only) address_.hosts = {"127.0.0.1"};
+  auto hub = std::make_unique<ControlHub>(board_, world_size, std::move(listener), address_.token);
+  hub_ = hub.get();
+  end_ = std::move(hub);
+  thread_ = std::thread([this] { end_->run(); });
+}
+
+ControlChannel::ControlChannel(int rank, const ControlAddress& address,
+                               const ControlOptions& options)
+    : rank_(rank), options_(options), address_(address) {
+  end_ = std::make_unique<ControlSpoke>(board_, rank, reach(rank, address, options.patience),
+                                        address.token);
+  thread_ = std::thread([this] { end_->run(); });
+}
+
+ControlChannel::~ControlChannel() {
+  say_goodbye();
+  end_->stop();
+  thread_.join();
+}
+
+void ControlChannel::wait_for_all() const {
+  const std::vector<int> missing = hub_->wait_for_all(options_.patience);
+  if (missing.empty()) return;
+  throw CommError(
+      {.what = "ranks have not joined the control channel",
+       .value = fmt::format("{}; rank 0 listens at {}, port {}", fmt::join(missing, ", "),
+                            fmt::join(address_.hosts, ", "), address_.port),
+       .remedy = "see their own messages, and docs/multi_node.md for the ports"});
+}
+
+std::vector<RankReport> ControlChannel::ask(milliseconds limit) {
+  board_.forget_reports();
+  end_->queue({.kind = FrameKind::ask, .rank = rank_});
+  return board_.wait_for_reports(limit);
+}
+
+void ControlChannel::say_end(FrameKind how) {
+  if (std::exchange(said_end_, true)) return;
+  end_->queue({.kind = how, .rank = rank_});
+}
+
+}  // namespace zeroshard

@@ -1,0 +1,49 @@
+// TCP as the control channel needs it: a few small messages, and the end of a peer noticed at once.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace zeroshard {
+
+// Owns a descriptor; an empty one is closed.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  ~Socket() { close(); }
+  Socket(Socket&& other) noexcept;
+  Socket& operator=(Socket&& other) noexcept;
+
+  // `port` 0: any that is free. Throws CommError.
+  static Socket listen(int port, bool this_host_only);
+  // Empty where nobody answers in time.
+  static Socket connect(const std::string& address, int port, std::chrono::milliseconds limit);
+
+  // Empty where nobody is waiting to be accepted. Never blocks.
+  Socket accept() const;
+  void close();
+
+  bool open() const { return descriptor_ >= 0; }
+  int descriptor() const { return descriptor_; }
+  int port() const;
+
+  enum class Outcome { moved, nothing, closed };
+  struct Transfer {
+    Outcome outcome;
+    std::size_t bytes = 0;
+  };
+  // Neither blocks, and neither raises SIGPIPE.
+  Transfer send(const void* data, std::size_t bytes) const;
+  Transfer receive(void* data, std::size_t bytes) const;
+
+ private:
+  int descriptor_ = -1;
+};
+
+// The addresses at which other hosts may reach this one, as numbers; loopback last.
+std::vector<std::string> own_addresses();
+
+}  // namespace zeroshard

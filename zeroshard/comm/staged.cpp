@@ -1,0 +1,286 @@
+#include "zeroshard/comm/staged.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <iterator>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "zeroshard/base/check.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/base/rank.h"
+#include "zeroshard/comm/staged_slot.h"
+
+namespace zeroshard {
+namespace {
+
+// How often a wait for other ranks looks up whether the communicator was abandoned meanwhile.
+constexpr std::chrono::milliseconds kLook{20};
+
+struct StagedCall {
+  Call call;
+  Event ready;  // the caller's stream at the time of the call
+};
+using CallPtr = std::shared_ptr<const StagedCall>;
+
+// The slots are used in turn, so that the oldest part's is the next to become free.
+struct StagingRing {
+  StagingRing(const StagingOptions& options, int rank, int world_size)
+      : streams(options.device), slot_bytes(slot_bytes_for(options.part_bytes, world_size)) {
+    for (int i = 0; i < options.slots; ++i)
+      slots.emplace_back(streams, rank, world_size, slot_bytes);
+  }
+
+  StagingStreams streams;
+  std::int64_t slot_bytes;
+  std::deque<StagingSlot> slots;
+};
+
+struct PartUnderWay {
+  CallPtr owner;
+  Part part;
+  StagingSlot* slot = nullptr;
+  Handle sent = {};
+  bool is_sent = false;
+};
+
+class StagedCommunicator final : public Communicator {
+ public:
+  StagedCommunicator(std::unique_ptr<Communicator> inner, const StagingOptions& options)
+      : options_(options), inner_(std::move(inner)), worker_([this] { work(); }) {}
+
+  // Waits for calls that are under way, unless an exception is on its way out: then the others may
+  // wait for this rank for ever, and it must not wait for them.
+  ~StagedCommunicator() override {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+      abandoned_ = std::uncaught_exceptions() > exceptions_at_birth_;
+    }
+    queued_.notify_one();
+    worker_.join();
+  }
+
+  int rank() const override { return inner_->rank(); }
+  int world_size() const override { return inner_->world_size(); }
+
+  Handle all_gather_into(const std::vector<GatherPair>& pairs, const std::string& label) override {
+    check_arguments(pairs, world_size());
+    Call call = new_call(Operation::all_gather, label);
+    call.gathers = pairs;
+    return start(std::move(call));
+  }
+
+  Handle reduce_scatter_into(const std::vector<ReducePair>& pairs, const ReduceOptions& options,
+                             const std::string& label) override {
+    check_arguments(pairs, world_size());
+    Call call = new_call(Operation::reduce_scatter, label);
+    call.reduces = pairs;
+    call.reduce_options = options;
+    return start(std::move(call));
+  }
+
+  Handle all_reduce(const Piece& piece, ReduceOp op, const std::string& label) override {
+    check_arguments(piece, op);
+    Call call = new_call(Operation::all_reduce, label);
+    call.piece = piece;
+    call.op = op;
+    return start(std::move(call));
+  }
+
+  Handle broadcast(const Piece& piece, int root, const std::string& label) override {
+    check_arguments(piece, ReduceOp::max);
+    check_root(root, world_size());
+    Call call = new_call(Operation::broadcast, label);
+    call.piece = piece;
+    call.root = root;
+    return start(std::move(call));
+  }
+
+  Handle barrier(const std::string& label) override {
+    return start(new_call(Operation::barrier, label));
+  }
+
+ private:
+  // The inner communicator counts and compares; here only the name is kept.
+  static Call new_call(Operation operation, const std::string& label) {
+    return {.tag = {.operation = operation, .label = label}};
+  }
+
+  // Only one thread at a time makes calls, so while none is open the worker leaves inner_ alone.
+  Handle start(Call call) {
+    const bool on_device = uses_device(call);
+    Handle handle(call.completion);
+    Event ready;
+    if (on_device) ready.record(Stream::current(options_.device));
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure_) {
+        call.completion->finish(failure_);
+        return handle;
+      }
+      if (on_device || open_calls_ > 0) {
+        ++open_calls_;
+        queue_.push_back(std::make_shared<StagedCall>(StagedCall{std::move(call), ready}));
+        queued_.notify_one();
+        return handle;
+      }
+    }
+    return pass_on(*inner_, call);
+  }
+
+  // From here on, all runs on the worker.
+  void work() {
+    const RankScope scope(rank());
+    while (wait_for_something()) {
+      try {
+        while (under_way_.size() < static_cast<std::size_t>(options_.slots) && begin_part()) {
+        }
+        for (PartUnderWay& part : under_way_) {
+          if (!part.is_sent) send(part);
+        }
+        finish_oldest();
+      } catch (...) {
+        fail(std::current_exception());
+      }
+    }
+    if (abandoned()) fail(left_behind());
+  }
+
+  // Sleeps while there is nothing to do; false when it is time to go.
+  bool wait_for_something() {
+    std::unique_lock lock(mutex_);
+    queued_.wait(lock, [&] { return closing_ || open_calls_ > 0; });
+    return !abandoned_ && open_calls_ > 0;
+  }
+
+  // Starts the copies down of the next part in order; false where none is waiting.
+  bool begin_part() {
+    if (parts_.empty() && !take_call()) return false;
+    StagingSlot& slot = ring_->slots[next_slot_++ % ring_->slots.size()];
+    under_way_.push_back({taken_.back(), std::move(parts_.front()), &slot});
+    parts_.pop_front();
+    slot.bring_down(under_way_.back().owner->call, under_way_.back().part);
+    return true;
+  }
+
+  bool take_call() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (queue_.empty()) return false;
+      taken_.push_back(std::move(queue_.front()));
+      queue_.pop_front();
+    }
+    // Here and not in the constructor: a program without device memory needs no device.
+    if (!ring_) ring_ = std::make_unique<StagingRing>(options_, rank(), world_size());
+    const StagedCall& next = *taken_.back();
+    // Enough for the copies up as well: a part is sent only after the down stream has come to it.
+    ring_->streams.down.wait(next.ready);
+    std::vector<Part> parts = cut_into_parts(next.call, world_size(), ring_->slot_bytes);
+    std::ranges::move(parts, std::back_inserter(parts_));
+    return true;
+  }
+
+  void send(PartUnderWay& part) {
+    part.sent = part.slot->send(*inner_, part.owner->call, part.part);
+    part.is_sent = true;
+  }
+
+  void finish_oldest() {
+    PartUnderWay& oldest = under_way_.front();
+    while (!oldest.sent.wait_for(kLook)) {
+      if (abandoned()) std::rethrow_exception(left_behind());
+    }
+    oldest.sent.wait();
+    oldest.slot->bring_up(oldest.owner->call, oldest.part);
+    if (oldest.part.last) {
+      oldest.slot->finish();
+      finish_call();
+    }
+    under_way_.pop_front();
+  }
+
+  // Of a call's copies up the last part's are the last, all being on one stream.
+  void finish_call() {
+    const CallPtr done = std::move(taken_.front());
+    taken_.pop_front();
+    {
+      const std::lock_guard lock(mutex_);
+      --open_calls_;
+    }
+    done->call.completion->finish();
+  }
+
+  // Nothing may touch the calls' memory any more when their handles say that they are over.
+  void fail(const std::exception_ptr& error) {
+    for (const PartUnderWay& part : under_way_) {
+      while (!part.sent.wait_for(kLook) && !abandoned()) {
+      }
+    }
+    if (ring_) quiet(ring_->streams.down), quiet(ring_->streams.up);
+    under_way_.clear();
+    parts_.clear();
+    std::deque<CallPtr> failed = std::exchange(taken_, {});
+    {
+      const std::lock_guard lock(mutex_);
+      failure_ = error;
+      std::ranges::move(std::exchange(queue_, {}), std::back_inserter(failed));
+      open_calls_ = 0;
+    }
+    for (const CallPtr& call : failed) call->call.completion->finish(error);
+  }
+
+  static void quiet(const Stream& stream) {
+    try {
+      stream.synchronize();
+    } catch (...) {  // the first error is being reported already
+    }
+  }
+
+  bool abandoned() {
+    const std::lock_guard lock(mutex_);
+    return abandoned_;
+  }
+
+  static std::exception_ptr left_behind() {
+    return std::make_exception_ptr(
+        CommError({.what = "the communicator was destroyed before the operation ended"}));
+  }
+
+  const StagingOptions options_;
+  const int exceptions_at_birth_ = std::uncaught_exceptions();
+
+  std::mutex mutex_;
+  std::condition_variable queued_;
+  std::deque<CallPtr> queue_;
+  int open_calls_ = 0;  // queued or with the worker
+  std::exception_ptr failure_;
+  bool closing_ = false;
+  bool abandoned_ = false;
+
+  // Of the worker alone. The ring outlives inner_, which may be at it to the end.
+  std::unique_ptr<StagingRing> ring_;
+  std::size_t next_slot_ = 0;
+  std::deque<CallPtr> taken_;           // not finished yet, in order
+  std::deque<Part> parts_;              // of the last of them: not begun yet
+  std::deque<PartUnderWay> under_way_;  // in order
+
+  std::unique_ptr<Communicator> inner_;
+  std::thread worker_;  // last: it starts when all the above is there
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> stage_device_memory(std::unique_ptr<Communicator> host_only,
+                                                  const StagingOptions& options) {
+  ZS_CHECK_GE(options.part_bytes, 1, "bytes of a staged part");
+  ZS_CHECK_GE(options.slots, 1, "slots of the staging ring");
+  return std::make_unique<StagedCommunicator>(std::move(host_only), options);
+}
+
+}  // namespace zeroshard

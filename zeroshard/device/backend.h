@@ -1,0 +1,92 @@
+// What a kind of device implements for Stream, Event, Buffer and copy_bytes, and the table of the
+// kinds this process has. The CPU's is always there; load_accelerators() (accelerators.h) installs
+// torch's, tests install a made-up one.
+//
+//   install_backend(DeviceKind::cuda, std::make_unique<MyBackend>());
+//   backend_of(DeviceKind::cuda).allocate(0, bytes);
+//
+// A backend must be safe to use from any thread and is never destroyed: memory and streams of it
+// may live in static variables.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "zeroshard/device/device.h"
+
+namespace zeroshard {
+
+// What a piece of work threw. Shared by everything that comes after it in stream order.
+struct StreamFailure {
+  std::exception_ptr error;
+  std::atomic<bool> reported = false;  // somebody has seen it; else the stream's end logs it
+
+  [[noreturn]] void raise();
+};
+
+// A place in a stream's order of work; an Event holds one. Immutable once made.
+class StreamPoint {
+ public:
+  virtual ~StreamPoint() = default;
+  virtual bool done() const = 0;
+  // Blocks until done. May throw what the device itself failed with, never what work threw.
+  virtual void block() const = 0;
+  // Once done: what went wrong before this point, or nothing.
+  virtual std::shared_ptr<StreamFailure> failure() const { return nullptr; }
+
+  // block(), then throws the failure.
+  void synchronize() const;
+};
+
+using PointPtr = std::shared_ptr<const StreamPoint>;
+
+// The ends of a copy. Both are whole bytes of memory that the caller keeps until the copy is done.
+struct CopyRequest {
+  void* to = nullptr;
+  Device to_device = kCpu;
+  const void* from = nullptr;
+  Device from_device = kCpu;
+  std::int64_t bytes = 0;
+};
+
+// One order of work. See stream.h for what each call promises.
+class StreamQueue {
+ public:
+  virtual ~StreamQueue() = default;
+  virtual Device device() const = 0;
+  virtual std::int64_t id() const = 0;  // of all queues of one device: equal where the order is one
+  virtual void run(std::function<void()> work) = 0;
+  virtual void copy(const CopyRequest& request) = 0;
+  virtual PointPtr record() = 0;
+  virtual void wait(const PointPtr& point) = 0;
+  virtual void synchronize() = 0;
+};
+
+class DeviceBackend {
+ public:
+  virtual ~DeviceBackend() = default;
+  virtual int device_count() const = 0;
+  virtual std::shared_ptr<StreamQueue> current_stream(int index) = 0;
+  virtual std::shared_ptr<StreamQueue> make_stream(int index) = 0;
+  // Memory that goes back when the last copy of the pointer does. 256-byte aligned; null where
+  // there is not enough. Nobody asks for 0 bytes.
+  virtual std::shared_ptr<void> allocate(int index, std::int64_t bytes) = 0;
+  // Host memory that device `index` copies from and to without the CPU's help.
+  virtual std::shared_ptr<void> allocate_pinned(int index, std::int64_t bytes) = 0;
+};
+
+// Throws ConfigError where this process has no such device, saying why and what to do.
+DeviceBackend& backend_of(DeviceKind kind);
+
+// For the rest of the process. A kind is installed once; a second time is an InvariantError.
+void install_backend(DeviceKind kind, std::unique_ptr<DeviceBackend> backend);
+
+// Why there is no backend of this kind; "" where there is one. explain_missing() sets the reason.
+std::string missing_reason(DeviceKind kind);
+void explain_missing(DeviceKind kind, std::string reason);
+
+}  // namespace zeroshard

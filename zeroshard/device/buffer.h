@@ -1,0 +1,64 @@
+// Memory on a device that several streams may use: it knows who wrote it and who read it last.
+//
+//   Buffer slot = Buffer::pinned(accelerator, bytes);
+//   slot.before_write(down);              // waits for whoever still reads or writes the slot
+//   copy_bytes(down, slot.data(), slot.device(), shard, accelerator, bytes);
+//   slot.wrote(down);
+//   slot.before_read(send); ... slot.read(send);
+//
+// The destructor waits until all of that is over. Of one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "zeroshard/device/event.h"
+
+namespace zeroshard {
+
+class Buffer {
+ public:
+  Buffer() = default;
+  // 256-byte aligned, not initialised. Throws StorageError where there is not enough memory.
+  Buffer(Device device, std::int64_t bytes);
+  // Host memory, so device() is the CPU; `accelerator` copies from and to it at full speed. For the
+  // CPU itself plain memory.
+  static Buffer pinned(Device accelerator, std::int64_t bytes);
+
+  ~Buffer() { release(); }
+  Buffer(Buffer&& other) noexcept = default;
+  Buffer& operator=(Buffer&& other) noexcept;
+
+  void* data() const { return memory_.get(); }
+  std::int64_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+  // What `stream` is given from now on comes after all writes by other streams.
+  void before_read(const Stream& stream) const;
+  // The same after all writes and all reads: the memory may be used for something else.
+  void before_write(const Stream& stream) const;
+  // Call after the work was given to `stream`.
+  void wrote(const Stream& stream) { note(writes_, stream); }
+  void read(const Stream& stream) { note(reads_, stream); }
+
+ private:
+  // The last use by one stream. The stream itself is not kept: its thread must be free to end.
+  struct Use {
+    Device device;
+    std::int64_t stream_id = 0;
+    Event event = {};
+  };
+  using Uses = std::vector<Use>;
+
+  static void note(Uses& uses, const Stream& stream);
+  static void wait_for(const Uses& uses, const Stream& stream);
+  void release() noexcept;
+
+  Device device_;
+  std::int64_t bytes_ = 0;
+  std::shared_ptr<void> memory_;
+  Uses writes_, reads_;
+};
+
+}  // namespace zeroshard

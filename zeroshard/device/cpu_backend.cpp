@@ -1,0 +1,58 @@
+#include "zeroshard/device/cpu_backend.h"
+
+#include <cstdlib>
+#include <new>
+
+#include "zeroshard/device/cpu_queue.h"
+
+namespace zeroshard {
+namespace {
+
+// Where a stream's work is done when the call returns, every point is reached already.
+class ReachedPoint final : public StreamPoint {
+ public:
+  bool done() const override { return true; }
+  void block() const override {}
+};
+
+// Whichever thread calls: it works, waits and throws on the spot.
+class CallingThread final : public StreamQueue {
+ public:
+  Device device() const override { return kCpu; }
+  std::int64_t id() const override { return 0; }
+  void run(std::function<void()> work) override { work(); }
+  void copy(const CopyRequest& request) override { copy_now(request); }
+  PointPtr record() override { return reached_; }
+  void wait(const PointPtr& point) override { point->synchronize(); }
+  void synchronize() override {}
+
+ private:
+  const PointPtr reached_ = std::make_shared<ReachedPoint>();
+};
+
+class CpuBackend final : public DeviceBackend {
+ public:
+  int device_count() const override { return 1; }
+  std::shared_ptr<StreamQueue> current_stream(int) override { return calling_thread_; }
+  std::shared_ptr<StreamQueue> make_stream(int) override { return std::make_shared<CpuQueue>(); }
+
+  std::shared_ptr<void> allocate(int, std::int64_t bytes) override {
+    constexpr std::align_val_t kAlignment{256};  // of every buffer, on every device
+    void* data = ::operator new(static_cast<std::size_t>(bytes), kAlignment, std::nothrow);
+    if (data == nullptr) return nullptr;
+    return {data, [=](void* memory) { ::operator delete(memory, kAlignment); }};
+  }
+
+  std::shared_ptr<void> allocate_pinned(int index, std::int64_t bytes) override {
+    return allocate(index, bytes);  // the CPU copies from and to all of its memory
+  }
+
+ private:
+  const std::shared_ptr<StreamQueue> calling_thread_ = std::make_shared<CallingThread>();
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceBackend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace zeroshard

@@ -1,0 +1,36 @@
+// A point in a stream's work that others can wait for. A value: a copy keeps the point it was made
+// with, whatever is recorded later.
+//
+//   Event ready;                   // done, until it is recorded
+//   ready.record(compute);         // all work that `compute` has been given so far
+//   side.wait(ready);              // a stream of any device
+//   if (!ready.done()) ready.synchronize();
+#pragma once
+
+#include "zeroshard/device/stream.h"
+
+namespace zeroshard {
+
+class Event {
+ public:
+  Event() = default;
+
+  void record(const Stream& stream) { point_ = stream.queue_->record(); }
+  // Whether the work is over, well or not.
+  bool done() const { return point_ == nullptr || point_->done(); }
+  // Done, but what came before the event threw.
+  bool failed() const { return point_ != nullptr && point_->done() && point_->failure(); }
+  // Blocks the calling thread. Throws the error of the work before the event, each time.
+  void synchronize() const {
+    if (point_ != nullptr) point_->synchronize();
+  }
+  // Blocks and throws nothing: for destructors, which only need the work to be over.
+  void wait_until_over() const noexcept;
+
+ private:
+  friend class Stream;
+
+  PointPtr point_;
+};
+
+}  // namespace zeroshard
