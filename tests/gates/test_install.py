@@ -7,9 +7,9 @@ from gate_support import BUILD, ROOT, TreeTest, main, run
 EXAMPLE = ROOT / "examples/cmake_project"
 
 
-def promised_output():
+def promised_output(source):
     """What the example's top comment says it prints."""
-    lines = iter((EXAMPLE / "main.cpp").read_text().splitlines())
+    lines = iter((EXAMPLE / source).read_text().splitlines())
     for line in lines:
         if line == "// Expected output:":
             break
@@ -39,7 +39,10 @@ class Install(TreeTest):
         self.assert_passes(configured)
         self.assert_passes(run("cmake", "--build", self.root / "build"))
         ran = run(self.root / "build/shards")
-        self.assertEqual((ran.returncode, ran.stdout), (0, promised_output()))
+        self.assertEqual((ran.returncode, ran.stdout), (0, promised_output("main.cpp")))
+        if shutil.which("mpirun"):
+            ran = run(self.prefix / "bin/zeroshard", "run", "--ranks", "3", self.root / "build/ranks")
+            self.assertEqual((ran.returncode, ran.stdout), (0, promised_output("ranks.cpp")))
         version = run(self.prefix / "bin/zeroshard", "--version")
         self.assert_passes(version)
 
