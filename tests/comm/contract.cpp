@@ -187,6 +187,25 @@ void rank_order_however_cut(Communicator& comm, Device device) {
   }
 }
 
+void siblings_have_their_own_order(Communicator& comm) {
+  const auto sibling = comm.make_sibling();
+  RankBuffer one = RankBuffer::of_rank(comm.rank(), 1, 5000, DType::fp32);
+  RankBuffer two = RankBuffer::of_rank(comm.rank(), 2, 7000, DType::fp32);
+  std::vector<Handle> handles;
+  const auto call = [&](bool first) {
+    Communicator& through = first ? comm : *sibling;
+    RankBuffer& buffer = first ? one : two;
+    handles.push_back(through.all_reduce(buffer.piece(), ReduceOp::max, first ? "one" : "two"));
+  };
+  call(comm.rank() % 2 == 0);
+  call(comm.rank() % 2 != 0);
+  for (const Handle& handle : handles) handle.wait();
+  for (std::int64_t i = 0; i < one.count(); ++i) {
+    expect(comm, "one", i, max_at(comm.world_size(), 1, i), one.get(i));
+    expect(comm, "two", i, max_at(comm.world_size(), 2, i), two.get(i));
+  }
+}
+
 void ledger_equals_formula(Communicator& comm, Device device) {
   TrafficLedger ledger;
   const auto counted = count_traffic(comm, ledger);
@@ -232,6 +251,7 @@ void everything(Communicator& comm, std::int64_t large_count, Device device) {
   reduce_scatter(comm, large_count, DType::fp32, DType::fp32, device);
   reduce_scatter(comm, large_count, DType::bf16, DType::fp32, device);
   several_in_flight(comm, device);
+  siblings_have_their_own_order(comm);
   rank_order_however_cut(comm, device);
   ledger_equals_formula(comm, device);
 }

@@ -24,6 +24,8 @@ void broadcast(Communicator& comm, std::int64_t count, DType dtype, Device devic
 void several_in_flight(Communicator& comm, Device device = kCpu);
 // Sums are rounded in rank order, and do not depend on how the payload is cut into pairs.
 void rank_order_however_cut(Communicator& comm, Device device = kCpu);
+// Siblings need not be called in step with each other.
+void siblings_have_their_own_order(Communicator& comm);
 // The ledger's bytes equal the formulas.
 void ledger_equals_formula(Communicator& comm, Device device = kCpu);
 

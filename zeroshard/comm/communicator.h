@@ -5,10 +5,12 @@
 //   gathered.wait();  // throws what went wrong, on whichever rank it did
 //
 // Every rank calls the same operations, with the same label and sizes, in the same order; from one
-// thread at a time. Operations start in that order and several may be under way. Lists run as one
+// thread at a time. Operations start in that order and several may be under way. Where two orders
+// are needed (gathers and reductions, say) there are siblings. Lists run as one
 // group: a bucket of several units is several pairs, not one concatenation.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -57,6 +59,11 @@ class Communicator {
   virtual Handle all_reduce(const Piece& piece, ReduceOp op, const std::string& label) = 0;
   virtual Handle broadcast(const Piece& piece, int root, const std::string& label) = 0;
   virtual Handle barrier(const std::string& label) = 0;
+
+  // A communicator of the same ranks whose operations have an order of their own: they need not be
+  // called in step with this one's. Every rank makes the same siblings in the same order, before it
+  // uses them.
+  virtual std::unique_ptr<Communicator> make_sibling() = 0;
 };
 
 // What each rank sends, as arithmetic: the ledger counts by these and tests hold backends to them.

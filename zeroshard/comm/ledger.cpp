@@ -1,11 +1,15 @@
 #include "zeroshard/comm/ledger.h"
 
+#include <utility>
+
 namespace zeroshard {
 namespace {
 
 class CountingCommunicator final : public Communicator {
  public:
-  CountingCommunicator(Communicator& comm, TrafficLedger& ledger) : comm_(comm), ledger_(ledger) {}
+  CountingCommunicator(Communicator& comm, TrafficLedger& ledger,
+                       std::unique_ptr<Communicator> owned = nullptr)
+      : comm_(comm), ledger_(ledger), owned_(std::move(owned)) {}
 
   int rank() const override { return comm_.rank(); }
   int world_size() const override { return comm_.world_size(); }
@@ -37,9 +41,16 @@ class CountingCommunicator final : public Communicator {
     return comm_.barrier(label);
   }
 
+  std::unique_ptr<Communicator> make_sibling() override {
+    auto sibling = comm_.make_sibling();
+    Communicator& counted = *sibling;
+    return std::make_unique<CountingCommunicator>(counted, ledger_, std::move(sibling));
+  }
+
  private:
   Communicator& comm_;
   TrafficLedger& ledger_;
+  const std::unique_ptr<Communicator> owned_;  // a sibling's
 };
 
 }  // namespace

@@ -40,23 +40,33 @@ void MeetingPlace::arrive(int rank, const Call& call, Meeting& meeting) {
 
 void MeetingPlace::abort(int rank, const std::string& reason) {
   const std::lock_guard lock(mutex_);
+  for (MeetingPlace& sibling : siblings_) sibling.abort(rank, reason);
   if (failure_) return;
   failure_ = std::make_exception_ptr(
       CommError({.what = fmt::format("rank {} failed", rank), .value = reason}));
   changed_.notify_all();
 }
 
+MeetingPlace& MeetingPlace::sibling(std::size_t number) {
+  const std::lock_guard lock(mutex_);
+  while (siblings_.size() <= number) {
+    siblings_.emplace_back(world_size_, options_).failure_ = failure_;
+  }
+  return siblings_[number];
+}
+
 void MeetingPlace::wait_for_all(std::unique_lock<std::mutex>& lock, int rank, const Call& call,
                                 Meeting& meeting) {
   const auto complete = [&] { return meeting.arrived == world_size_; };
   const bool woken =
-      changed_.wait_for(lock, timeout_, [&] { return complete() || failure_ != nullptr; });
+      changed_.wait_for(lock, options_.timeout, [&] { return complete() || failure_ != nullptr; });
   if (complete()) {
     if (meeting.disagreement) std::rethrow_exception(meeting.disagreement);
     return;
   }
   if (!woken) {
-    failure_ = std::make_exception_ptr(waited_too_long(call.tag, timeout_, missing_ranks(meeting)));
+    failure_ = std::make_exception_ptr(
+        waited_too_long(call.tag, options_.timeout, missing_ranks(meeting)));
     changed_.notify_all();
   }
   // Who comes later must not find a call that is gone.

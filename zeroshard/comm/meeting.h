@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <map>
@@ -20,7 +21,7 @@ namespace zeroshard {
 class MeetingPlace {
  public:
   MeetingPlace(int world_size, const CommOptions& options)
-      : world_size_(world_size), timeout_(options.timeout) {}
+      : world_size_(world_size), options_(options) {}
 
   // Blocks until every rank has brought its call of this sequence number, then runs `work` with the
   // calls by rank, and returns when all ranks' work is done: until then everybody's memory is
@@ -29,8 +30,12 @@ class MeetingPlace {
   using Calls = std::vector<const Call*>;
   void meet(int rank, const Call& call, const std::function<void(const Calls&)>& work);
 
-  // A rank has failed: those who wait for it stop waiting. The first reason counts.
+  // A rank has failed: those who wait for it stop waiting, in the siblings too. The first reason
+  // counts.
   void abort(int rank, const std::string& reason);
+
+  // Another place for the same ranks: the same one for every rank that asks for this number.
+  MeetingPlace& sibling(std::size_t number);
 
  private:
   struct Meeting {
@@ -48,11 +53,12 @@ class MeetingPlace {
   static std::vector<int> missing_ranks(const Meeting& meeting);
 
   const int world_size_;
-  const std::chrono::milliseconds timeout_;
+  const CommOptions options_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::uint64_t, Meeting> meetings_;  // by sequence number; nodes stay where they are
   std::exception_ptr failure_;
+  std::deque<MeetingPlace> siblings_;
 };
 
 }  // namespace zeroshard

@@ -5,15 +5,12 @@
 #include "zeroshard/comm/rank_sum.h"
 
 namespace zeroshard {
-namespace {
 
-constexpr int kGreetingTag = 0;
-
-}  // namespace
-
-MpiCall::MpiCall(Call call, MpiLink& link)
+MpiCall::MpiCall(Call call, MpiLink& link, int lane, std::int64_t& ended)
     : call_(std::move(call)),
       link_(link),
+      lane_(lane),
+      ended_(ended),
       greetings_(static_cast<std::size_t>(link.world_size())),
       open_with_(static_cast<std::size_t>(link.world_size())) {}
 
@@ -23,8 +20,8 @@ void MpiCall::greet() {
   for (int peer = 0; peer < link_.world_size(); ++peer) {
     if (peer == link_.rank()) continue;
     const auto at = static_cast<std::size_t>(peer);
-    const MpiLink::Address address{peer, kGreetingTag};
-    const MpiLink::Counters counters{&greetings_open_, &open_with_[at]};
+    const MpiLink::Address address{peer, greeting_tag(lane_)};
+    const MpiLink::Counters counters{&greetings_open_, &open_with_[at], &ended_};
     link_.receive(&greetings_[at], sizeof(MpiGreeting), address, counters);
     link_.send(&own, sizeof(MpiGreeting), address, counters);
   }
@@ -37,7 +34,8 @@ void MpiCall::begin(std::int64_t chunk_bytes, MpiStaging staging) {
   if (fits_greeting(call_)) {
     combine_greetings();
   } else {
-    payload_.emplace(call_, link_, chunk_bytes, staging_, open_with_);
+    payload_.emplace(call_, link_, MpiPayload::Place{lane_, chunk_bytes}, staging_,
+                     MpiPayload::Counts{open_with_, ended_});
   }
 }
 

@@ -16,7 +16,8 @@ namespace zeroshard {
 // Stays where it is while messages are under way: they are counted, and partly stored, in here.
 class MpiCall {
  public:
-  MpiCall(Call call, MpiLink& link);
+  // `ended` counts the lane's messages that got through.
+  MpiCall(Call call, MpiLink& link, int lane, std::int64_t& ended);
   MpiCall(const MpiCall&) = delete;
   MpiCall& operator=(const MpiCall&) = delete;
 
@@ -42,6 +43,8 @@ class MpiCall {
 
   const Call call_;
   MpiLink& link_;
+  const int lane_;
+  std::int64_t& ended_;
   std::vector<MpiGreeting> greetings_;  // by rank
   int greetings_open_ = 0;
   std::vector<int> open_with_;  // messages under way, by rank

@@ -140,6 +140,7 @@ int MpiLink::poll() {
     const Counters& whom = state.counters[static_cast<std::size_t>(state.ended[i])];
     --*whom.group;
     --*whom.with_peer;
+    ++*whom.ended;
   }
   state.drop_ended();
   return count;

@@ -32,6 +32,7 @@ class MpiLink {
   struct Counters {
     int* group;
     int* with_peer;
+    std::int64_t* ended;  // goes up when a message is through
   };
   void send(const void* data, std::int64_t bytes, Address to, Counters counters);
   void receive(void* data, std::int64_t bytes, Address from, Counters counters);

@@ -8,9 +8,7 @@
 namespace zeroshard {
 namespace {
 
-// Tag 0 is for greetings. Few calls are under way at once, so no two of them share a tag; every
-// MPI allows tags to 32767.
-int payload_tag(const Call& call) { return static_cast<int>(1 + call.tag.sequence % 32767); }
+constexpr int kTagsPerLane = 8191;  // one for greetings, the others in turn for payloads
 
 const std::byte* at(const void* data, std::int64_t element, DType dtype) {
   return static_cast<const std::byte*>(data) + element * bytes_of(dtype);
@@ -21,6 +19,13 @@ std::byte* at(void* data, std::int64_t element, DType dtype) {
 
 }  // namespace
 
+int greeting_tag(int lane) { return lane * kTagsPerLane; }
+
+// Few calls are under way at once, so no two of them share a tag.
+int payload_tag(int lane, std::uint64_t sequence) {
+  return lane * kTagsPerLane + static_cast<int>(1 + sequence % (kTagsPerLane - 1));
+}
+
 std::byte* MpiStaging::at_least(std::int64_t bytes) {
   if (bytes > bytes_) {
     memory_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
@@ -29,9 +34,13 @@ std::byte* MpiStaging::at_least(std::int64_t bytes) {
   return memory_.get();
 }
 
-MpiPayload::MpiPayload(const Call& call, MpiLink& link, std::int64_t chunk_bytes,
-                       MpiStaging& staging, std::vector<int>& open_with)
-    : call_(call), link_(link), chunk_bytes_(chunk_bytes), open_with_(open_with) {
+MpiPayload::MpiPayload(const Call& call, MpiLink& link, Place place, MpiStaging& staging,
+                       Counts counts)
+    : call_(call),
+      link_(link),
+      lane_(place.lane),
+      chunk_bytes_(place.chunk_bytes),
+      counts_(counts) {
   if (!needs_staging()) return;
   const std::int64_t of_round = chunk_bytes_ * link_.world_size();
   std::byte* memory = staging.at_least(of_round * static_cast<std::int64_t>(rounds_.size()));
@@ -99,18 +108,18 @@ void MpiPayload::post(Round& round, const Part& part) {
   round.part = part;
   round.under_way = true;
   const int ranks = link_.world_size();
-  const int tag = payload_tag(call_);
+  const int tag = payload_tag(lane_, call_.tag.sequence);
   const std::int64_t bytes = part.count * bytes_of(dtype(part.pair));
   for (int step = 1; step < ranks; ++step) {
     const int to = (link_.rank() + step) % ranks;
     const int from = (link_.rank() + ranks - step) % ranks;
-    int* with_sender = &open_with_[static_cast<std::size_t>(from)];
-    int* with_receiver = &open_with_[static_cast<std::size_t>(to)];
+    int* with_sender = &counts_.open_with[static_cast<std::size_t>(from)];
+    int* with_receiver = &counts_.open_with[static_cast<std::size_t>(to)];
     if (std::byte* data = incoming(round, from)) {
-      link_.receive(data, bytes, {from, tag}, {&round.open, with_sender});
+      link_.receive(data, bytes, {from, tag}, {&round.open, with_sender, &counts_.ended});
     }
     if (const std::byte* data = outgoing(part, to)) {
-      link_.send(data, bytes, {to, tag}, {&round.open, with_receiver});
+      link_.send(data, bytes, {to, tag}, {&round.open, with_receiver, &counts_.ended});
     }
   }
 }

@@ -22,6 +22,10 @@
 
 namespace zeroshard {
 
+// MPI's tags, of which every MPI allows those to 32767.
+int greeting_tag(int lane);
+int payload_tag(int lane, std::uint64_t sequence);
+
 // Memory for what arrives before it is summed. Grows, and is used again by later calls.
 class MpiStaging {
  public:
@@ -36,9 +40,15 @@ class MpiPayload {
  public:
   static constexpr std::size_t kRoundsUnderWay = 4;
 
-  // `open_with`, by rank, counts the messages under way with each.
-  MpiPayload(const Call& call, MpiLink& link, std::int64_t chunk_bytes, MpiStaging& staging,
-             std::vector<int>& open_with);
+  struct Place {
+    int lane;
+    std::int64_t chunk_bytes;
+  };
+  struct Counts {
+    std::vector<int>& open_with;  // messages under way, by rank
+    std::int64_t& ended;          // messages that got through
+  };
+  MpiPayload(const Call& call, MpiLink& link, Place place, MpiStaging& staging, Counts counts);
 
   // Finishes rounds whose messages are through and posts the next; true when none is left.
   bool advance();
@@ -71,8 +81,9 @@ class MpiPayload {
 
   const Call& call_;
   MpiLink& link_;
+  const int lane_;
   const std::int64_t chunk_bytes_;
-  std::vector<int>& open_with_;
+  const Counts counts_;
   std::array<Round, kRoundsUnderWay> rounds_ = {};
   Part cursor_ = {};  // the next part starts here
 };

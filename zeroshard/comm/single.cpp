@@ -43,6 +43,10 @@ class SingleCommunicator final : public Communicator {
   }
 
   Handle barrier(const std::string&) override { return {}; }
+
+  std::unique_ptr<Communicator> make_sibling() override {
+    return std::make_unique<SingleCommunicator>();
+  }
 };
 
 }  // namespace

@@ -106,6 +106,10 @@ class StagedCommunicator final : public Communicator {
     return start(new_call(Operation::barrier, label));
   }
 
+  std::unique_ptr<Communicator> make_sibling() override {
+    return stage_device_memory(inner_->make_sibling(), options_);
+  }
+
  private:
   // The inner communicator counts and compares; here only the name is kept.
   static Call new_call(Operation operation, const std::string& label) {

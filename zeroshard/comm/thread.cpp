@@ -61,6 +61,9 @@ class ThreadCommunicator final : public QueuedCommunicator {
 
   int rank() const override { return rank_; }
   int world_size() const override { return world_size_; }
+  std::unique_ptr<Communicator> make_sibling() override {
+    return std::make_unique<ThreadCommunicator>(rank_, world_size_, place_.sibling(siblings_++));
+  }
 
  private:
   void submit(Call call) override {
@@ -130,6 +133,7 @@ class ThreadCommunicator final : public QueuedCommunicator {
   std::mutex mutex_;
   std::condition_variable queued_;
   std::deque<Call> queue_;
+  std::size_t siblings_ = 0;
   bool closing_ = false;
   std::thread worker_;  // last: it starts when all the above is there
 };

@@ -157,17 +157,6 @@ class Accountant {
 
 }  // namespace
 
-std::string_view name_of(Category category) {
-  switch (category) {
-    case Category::parameters: return "parameters";
-    case Category::gradients: return "gradients";
-    case Category::master: return "master";
-    case Category::moments: return "moments";
-    case Category::buffers: return "buffers";
-  }
-  return "?";
-}
-
 void Footprint::add(Category category, Tier tier, std::int64_t bytes) {
   auto& cell = bytes_[static_cast<std::size_t>(category)][static_cast<std::size_t>(tier)];
   cell = checked_add(cell, bytes);

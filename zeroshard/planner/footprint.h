@@ -8,20 +8,12 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
 
 #include "zeroshard/config/config.h"
+#include "zeroshard/layout/category.h"
 #include "zeroshard/layout/unit_layout.h"
 
 namespace zeroshard {
-
-enum class Category { parameters, gradients, master, moments, buffers };
-
-inline constexpr std::array<Category, 5> kCategories{Category::parameters, Category::gradients,
-                                                     Category::master, Category::moments,
-                                                     Category::buffers};
-
-std::string_view name_of(Category category);
 
 class Footprint {
  public:

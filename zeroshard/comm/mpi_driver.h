@@ -1,0 +1,75 @@
+// What the MPI thread does for a communicator and its siblings: takes their calls, moves them on,
+// sleeps while there are none, and gives all of them up when one fails.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "zeroshard/comm/mpi.h"
+#include "zeroshard/comm/mpi_lane.h"
+
+namespace zeroshard {
+
+class MpiDriver {
+ public:
+  MpiDriver(const CommOptions& options, const MpiTuning& tuning, MpiThread& thread);
+  // Waits for calls that are under way, unless an exception is on its way out: then the others may
+  // wait for this rank for ever, and it must not wait for them.
+  ~MpiDriver();
+  MpiDriver(const MpiDriver&) = delete;
+  MpiDriver& operator=(const MpiDriver&) = delete;
+
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+
+  // Another order of calls. Every rank makes as many, in the same order.
+  int add_lane();
+  void submit(int lane, Call call);
+
+ private:
+  struct Queue {
+    std::deque<Call> calls = {};
+  };
+
+  // All of these run on the MPI thread.
+  std::chrono::milliseconds work(MpiLink& link);
+  bool wait_for_something();
+  void take_calls(MpiLink& link);
+  void poll(MpiLink& link);
+  void advance_lanes();
+  void throw_if_lost() const;
+  void note_status();
+  void pause_if_nothing_moves();
+  void give_up(MpiLink& link, const std::exception_ptr& error);
+  void fail_waiting(const std::exception_ptr& error);
+  const MpiLane* first_lane_under_way() const;
+  bool anything_queued() const;
+
+  MpiThread& thread_;
+  const int rank_;
+  const int world_size_;
+  const CommOptions options_;
+  const std::int64_t chunk_bytes_;
+  ControlBoard* const board_;  // null where there is one rank
+  const int exceptions_at_birth_ = std::uncaught_exceptions();
+
+  std::mutex mutex_;
+  std::condition_variable queued_;
+  std::vector<Queue> queues_;  // one for each lane
+  std::exception_ptr failure_;
+  bool closing_ = false;
+  bool abandoned_ = false;
+
+  // Of the MPI thread alone.
+  std::list<MpiLane> lanes_;
+  std::vector<MpiStaging> spare_staging_;
+  RankStatus status_;
+  bool released_ = true;
+};
+
+}  // namespace zeroshard
