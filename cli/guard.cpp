@@ -3,10 +3,16 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <set>
+#include <string>
 #include <thread>
 
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,8 +25,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// After a signal the others must notice first; after an error they know already.
 constexpr milliseconds kForOthersToSpeak{1500};
+constexpr milliseconds kForOthersToEnd{500};
 constexpr milliseconds kToEndByItself{300};
+constexpr int kForLauncherToEnd = 5000;  // ms
 constexpr timespec kLookEvery{.tv_sec = 0, .tv_nsec = 200'000'000};
 
 sigset_t watched_signals() {
@@ -61,8 +70,53 @@ void end_now(pid_t rank, int signal) {
   waitpid(rank, nullptr, 0);
 }
 
-int exit_code_of(int status) {
-  if (WIFEXITED(status)) return WEXITSTATUS(status);
+// Open MPI's: all of them end when they hear of a failed rank. Others may have reasons to stay.
+bool ends_with_its_ranks(pid_t launcher) {
+  static const std::set<std::string> names = {"mpirun",  "mpiexec", "orterun", "orted",
+                                              "prterun", "prte",    "prted"};
+  std::ifstream file("/proc/" + std::to_string(launcher) + "/comm");
+  std::string name;
+  return std::getline(file, name) && names.contains(name);
+}
+
+// Its ssh among them, which waits for a host out of reach even longer.
+std::vector<pid_t> children_of(pid_t launcher) {
+  std::vector<pid_t> children;
+  std::error_code ignored;
+  const std::string threads = "/proc/" + std::to_string(launcher) + "/task";
+  for (const auto& thread : std::filesystem::directory_iterator(threads, ignored)) {
+    std::ifstream file(thread.path() / "children");
+    for (pid_t child = 0; file >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+// A failed rank ends the job, but a launcher that cannot reach one of the hosts any more waits for
+// it until TCP gives up: a quarter of an hour. This process of its own does not wait that long. It
+// holds none of the rank's pipes, which the launcher waits for too. No polite signal first: mpirun
+// 4.1 crashes on it, and says so at length.
+void end_launcher_in_time(pid_t launcher) {
+  if (!ends_with_its_ranks(launcher)) return;
+  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, launcher, 0));
+  if (descriptor < 0 || fork() != 0) return;
+  setsid();
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
+  pollfd end{descriptor, POLLIN, 0};
+  if (poll(&end, 1, kForLauncherToEnd) == 0) {
+    const std::vector<pid_t> children = children_of(launcher);
+    syscall(SYS_pidfd_send_signal, descriptor, SIGKILL, nullptr, 0);
+    for (const pid_t child : children) kill(child, SIGKILL);
+  }
+  _exit(0);
+}
+
+int exit_code_of(int status, pid_t launcher) {
+  if (status == 0) return 0;
+  end_launcher_in_time(launcher);
+  if (WIFEXITED(status)) {
+    std::this_thread::sleep_for(kForOthersToEnd);
+    return WEXITSTATUS(status);
+  }
   const int signal = WTERMSIG(status);
   std::fprintf(stderr, "[comm] rank %d was ended by signal %d (%s)\n", current_rank(), signal,
                strsignal(signal));
@@ -82,11 +136,11 @@ int guard(const std::vector<std::string>& command) {
   if (rank == 0) be_the_rank(command, before, guardian);
   for (;;) {
     const int signal = sigtimedwait(&watched, nullptr, &kLookEvery);
-    if (const auto status = status_of(rank)) return exit_code_of(*status);
     if (signal > 0 && signal != SIGCHLD) {
       end_now(rank, signal);
       return 128 + signal;
     }
+    if (const auto status = status_of(rank)) return exit_code_of(*status, launcher);
     if (getppid() != launcher) {
       end_now(rank, SIGTERM);
       return 1;

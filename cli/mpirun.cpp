@@ -8,8 +8,8 @@ const std::vector<std::string>& fixed_options() {
   static const std::vector<std::string> options = {
       // Containers run as root and have fewer cores than ranks; threads go where they like.
       "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
-      // Ranks say themselves what went wrong.
-      "--quiet", "--mca", "btl_base_warn_peer_error", "0",
+      // Ranks say themselves what went wrong. (Open MPI 5 refuses --quiet.)
+      "--mca", "orte_execute_quiet", "1", "--mca", "btl_base_warn_peer_error", "0",
       // Ranks that must end, must end now: the default of 1 s is spent twice.
       "--mca", "odls_base_sigkill_timeout", "0",
       // Containers often forbid reading another process's memory; that fails only when it is tried.

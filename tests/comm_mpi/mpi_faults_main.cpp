@@ -28,7 +28,8 @@ std::unique_ptr<Communicator> with_timeout(milliseconds timeout) {
 
 // Gathers without end; on one rank something happens in the middle of a payload.
 void gather_until(Communicator& comm, int rank, const std::function<void()>& happens) {
-  std::vector<float> shard(2 << 20), full(shard.size() * 3);
+  std::vector<float> shard(2 << 20);
+  std::vector<float> full(shard.size() * static_cast<std::size_t>(comm.world_size()));
   const auto count = static_cast<std::int64_t>(shard.size());
   for (int i = 0; i < 1000; ++i) {
     if (i == 3) std::this_thread::sleep_for(milliseconds(700));  // for rank 0 to hear where all are

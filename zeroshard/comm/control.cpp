@@ -15,6 +15,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Rank 0 waits this much longer: who cannot reach it says so itself, and knows better why.
+constexpr milliseconds kForOthersToSpeak{2500};
+
 std::uint64_t random_token() {
   std::random_device random;
   return (std::uint64_t{random()} << 32) | random();
@@ -72,7 +75,7 @@ ControlChannel::~ControlChannel() {
 }
 
 void ControlChannel::wait_for_all() const {
-  const std::vector<int> missing = hub_->wait_for_all(options_.patience);
+  const std::vector<int> missing = hub_->wait_for_all(options_.patience + kForOthersToSpeak);
   if (missing.empty()) return;
   throw CommError(
       {.what = "ranks have not joined the control channel",
@@ -86,6 +89,8 @@ std::vector<RankReport> ControlChannel::ask(milliseconds limit) {
   end_->queue({.kind = FrameKind::ask, .rank = rank_});
   return board_.wait_for_reports(limit);
 }
+
+void ControlChannel::set_watch(std::function<void()> watch) { end_->set_watch(std::move(watch)); }
 
 void ControlChannel::say_end(FrameKind how) {
   if (std::exchange(said_end_, true)) return;

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -55,6 +56,9 @@ class ControlChannel {
   void wait_for_all() const;
 
   ControlBoard& board() { return board_; }
+  const ControlBoard& board() const { return board_; }
+  // Called a few times a second on the channel's thread.
+  void set_watch(std::function<void()> watch);
 
   // Where every rank is; empty if rank 0 does not answer in time.
   std::vector<RankReport> ask(std::chrono::milliseconds limit);

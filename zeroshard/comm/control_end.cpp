@@ -24,6 +24,7 @@ void ControlEnd::run() {
     wait_for_traffic();
     read_all();
     on_tick();
+    look();
   }
 }
 
@@ -41,6 +42,20 @@ void ControlEnd::stop() {
     stopping_ = true;
   }
   eventfd_write(waker_, 1);
+}
+
+void ControlEnd::set_watch(std::function<void()> watch) {
+  const std::lock_guard lock(mutex_);
+  watch_ = std::move(watch);
+}
+
+void ControlEnd::look() {
+  std::function<void()> watch;
+  {
+    const std::lock_guard lock(mutex_);
+    watch = watch_;
+  }
+  if (watch) watch();
 }
 
 void ControlEnd::wait_for_traffic() {

@@ -2,6 +2,7 @@
 // differently in it.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,8 @@ class ControlEnd {
   // Something this rank has to say. From any thread.
   void queue(const ControlFrame& frame);
   void stop();
+  // To be called now and then, by this thread.
+  void set_watch(std::function<void()> watch);
 
  protected:
   explicit ControlEnd(ControlBoard& board);
@@ -40,6 +43,7 @@ class ControlEnd {
 
  private:
   void wait_for_traffic();
+  void look();
   bool send_queued();
   void read_all();
 
@@ -47,6 +51,7 @@ class ControlEnd {
   std::mutex mutex_;
   std::vector<ControlFrame> queue_;
   bool stopping_ = false;
+  std::function<void()> watch_;
 };
 
 // Rank 0's: everybody is connected to it.

@@ -70,7 +70,12 @@ std::unique_ptr<ControlChannel> open_hub(MpiLink& link, const ControlOptions& op
   }
   link.broadcast(&message, sizeof(message));
   if (failure) std::rethrow_exception(failure);
-  hub->wait_for_all();
+  try {
+    hub->wait_for_all();
+  } catch (...) {
+    hub->say_failed();  // those who came must not take it for a good end
+    throw;
+  }
   return hub;
 }
 

@@ -1,5 +1,7 @@
 #include "zeroshard/comm/mpi_link.h"
 
+#include <atomic>
+#include <chrono>
 #include <limits>
 #include <string>
 #include <thread>
@@ -52,9 +54,22 @@ bool initialize() {
                      .remedy = "ask MPI_Init_thread for MPI_THREAD_SERIALIZED, or leave it to us"});
 }
 
+// Marks a call into MPI that may not come back.
+class Inside {
+ public:
+  explicit Inside(std::atomic<std::int64_t>& since) : since_(since) {
+    since_ = std::chrono::steady_clock::now().time_since_epoch().count();
+  }
+  ~Inside() { since_ = 0; }
+
+ private:
+  std::atomic<std::int64_t>& since_;
+};
+
 }  // namespace
 
 struct MpiLink::State {
+  std::atomic<std::int64_t> inside_since = 0;
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;
   int world_size = 1;
@@ -126,9 +141,18 @@ void MpiLink::receive(void* data, std::int64_t bytes, Address from, Counters cou
   state_->add(request, counters, true);
 }
 
+std::chrono::milliseconds MpiLink::inside_for() const {
+  const std::int64_t since = state_->inside_since;
+  if (since == 0) return {};
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      now - std::chrono::steady_clock::duration(since));
+}
+
 int MpiLink::poll() {
   State& state = *state_;
   if (state.requests.empty()) return 0;
+  const Inside inside(state.inside_since);
   const int posted = static_cast<int>(state.requests.size());
   state.ended.resize(state.requests.size());
   int count = 0;
@@ -148,6 +172,7 @@ int MpiLink::poll() {
 
 bool MpiLink::forget() {
   State& state = *state_;
+  const Inside inside(state.inside_since);
   for (std::size_t i = 0; i < state.requests.size(); ++i) {
     if (state.is_receive[i]) MPI_Cancel(&state.requests[i]);
     int ended = 0;

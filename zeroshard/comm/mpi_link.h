@@ -39,6 +39,8 @@ class MpiLink {
 
   // Moves things on; returns how many messages got through. Throws CommError if MPI reports one.
   int poll();
+  // How long that call has not come back; 0 outside of one. From any thread.
+  std::chrono::milliseconds inside_for() const;
 
   // Gives up what was posted. False if MPI still holds on to some of the memory: then it must not
   // be called again, lest it writes where other things are by now.

@@ -1,6 +1,13 @@
 #include "zeroshard/comm/mpi_thread.h"
 
+#include <csignal>
+#include <cstdlib>
+#include <string>
 #include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/comm/mpi_control.h"
@@ -11,6 +18,32 @@ namespace {
 // mpirun stops all ranks when one ends in failure. The others have run into the same one at about
 // the same time; this lets them say so.
 constexpr std::chrono::milliseconds kForOthersToSpeak{1000};
+// In one call that never waits.
+constexpr std::chrono::milliseconds kStuck{300};
+
+// Open MPI writes to connections whose other end may be gone; that must not end this process.
+void block_broken_pipe_signal() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+// After a TCP peer's end Open MPI 4.1 may stay in one call for ever, complaining all the time. The
+// calls' memory is MPI's then, so no exception can be thrown to who would free it.
+void end_where_mpi_does_not_return(const MpiLink& link, const ControlChannel& channel) {
+  if (!channel.board().lost() || link.inside_for() < kStuck) return;
+  try {
+    if (const auto error = loss_seen_in(channel.board().status().tag, channel.board())) {
+      std::rethrow_exception(error);
+    }
+  } catch (const PeerError&) {  // that rank says it itself
+  } catch (const Error& error) {
+    const std::string text = fmt::format("rank {}: {}\n", link.rank(), error.what());
+    [[maybe_unused]] const auto ignored = write(STDERR_FILENO, text.data(), text.size());
+  }
+  std::_Exit(1);
+}
 
 // Never destroyed: where std::exit() overtakes a communicator, its work still runs on the thread.
 struct EndsMpi {
@@ -66,9 +99,15 @@ void MpiThread::end() {
 }
 
 void MpiThread::run() {
+  block_broken_pipe_signal();
   try {
     auto link = std::make_unique<MpiLink>();
     auto channel = open_control_channel(*link);
+    if (channel) {
+      channel->set_watch([link = link.get(), channel = channel.get()] {
+        end_where_mpi_does_not_return(*link, *channel);
+      });
+    }
     const std::lock_guard lock(mutex_);
     link_ = std::move(link);
     channel_ = std::move(channel);
