@@ -1,4 +1,5 @@
 // `zeroshard run`: starts a program on several ranks, or joins the ranks that are there.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -92,10 +93,10 @@ void add_run_verb(CommandLine& line) {
       ->type_name("FILE");
   verb->callback([&line, verb, arguments] {
     arguments->command = verb->remaining();
-    if (!arguments->command.empty() && arguments->command.front() == "--") {
-      arguments->command.erase(arguments->command.begin());
-    }
     if (arguments->command.empty()) throw CLI::RequiredError("PROGRAM");
+    if (std::ranges::find(arguments->command, ":") != arguments->command.end()) {
+      throw CLI::ValidationError("\":\" alone means another program to mpirun");
+    }
     line.action = [arguments] { return run_program(*arguments); };
   });
 }
@@ -106,8 +107,7 @@ void add_guard_verb(CommandLine& line) {
   verb->group("");
   verb->prefix_command();
   verb->callback([&line, verb] {
-    std::vector<std::string> command = verb->remaining();
-    if (!command.empty() && command.front() == "--") command.erase(command.begin());
+    const std::vector<std::string> command = verb->remaining();
     if (command.empty()) throw CLI::RequiredError("PROGRAM");
     line.action = [command] { return guard(command); };
   });

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include <poll.h>
@@ -32,11 +34,19 @@ constexpr milliseconds kToEndByItself{300};
 constexpr int kForLauncherToEnd = 5000;  // ms
 constexpr timespec kLookEvery{.tv_sec = 0, .tv_nsec = 200'000'000};
 
-sigset_t watched_signals() {
+sigset_t set_of(std::initializer_list<int> signals) {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&set, signal);
+  for (const int signal : signals) sigaddset(&set, signal);
   return set;
+}
+
+sigset_t ending_signals() { return set_of({SIGTERM, SIGINT, SIGHUP, SIGQUIT}); }
+
+// The last three are none of the guardian's business: mpirun and srun send them to the whole
+// process group, and so to the rank as well.
+sigset_t watched_signals() {
+  return set_of({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE});
 }
 
 [[noreturn]] void be_the_rank(const std::vector<std::string>& command, const sigset_t& mask,
@@ -79,11 +89,10 @@ bool ends_with_its_ranks(pid_t launcher) {
   return std::getline(file, name) && names.contains(name);
 }
 
-// Its ssh among them, which waits for a host out of reach even longer.
-std::vector<pid_t> children_of(pid_t launcher) {
+std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
   std::error_code ignored;
-  const std::string threads = "/proc/" + std::to_string(launcher) + "/task";
+  const std::string threads = "/proc/" + std::to_string(parent) + "/task";
   for (const auto& thread : std::filesystem::directory_iterator(threads, ignored)) {
     std::ifstream file(thread.path() / "children");
     for (pid_t child = 0; file >> child;) children.push_back(child);
@@ -103,6 +112,7 @@ void end_launcher_in_time(pid_t launcher) {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
   pollfd end{descriptor, POLLIN, 0};
   if (poll(&end, 1, kForLauncherToEnd) == 0) {
+    // Its ssh among them, which waits for a host out of reach even longer.
     const std::vector<pid_t> children = children_of(launcher);
     syscall(SYS_pidfd_send_signal, descriptor, SIGKILL, nullptr, 0);
     for (const pid_t child : children) kill(child, SIGKILL);
@@ -110,39 +120,76 @@ void end_launcher_in_time(pid_t launcher) {
   _exit(0);
 }
 
+// Holds the news back, unless there is nobody left to hear the others.
+void let_others_speak(milliseconds time) {
+  const sigset_t ending = ending_signals();
+  const timespec limit{.tv_sec = time.count() / 1000, .tv_nsec = time.count() % 1000 * 1'000'000};
+  sigtimedwait(&ending, nullptr, &limit);
+}
+
+// What the rank itself has started: with its end they become the guardian's children.
+void end_orphans() {
+  for (int round = 0; round < 100; ++round) {
+    const std::vector<pid_t> orphans = children_of(getpid());
+    if (orphans.empty()) return;
+    for (const pid_t orphan : orphans) kill(orphan, SIGKILL);
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
 int exit_code_of(int status, pid_t launcher) {
   if (status == 0) return 0;
+  end_orphans();
   end_launcher_in_time(launcher);
   if (WIFEXITED(status)) {
-    std::this_thread::sleep_for(kForOthersToEnd);
+    let_others_speak(kForOthersToEnd);
     return WEXITSTATUS(status);
   }
   const int signal = WTERMSIG(status);
+  // A signal to the process group ends the rank too, and is no news to who has sent it.
+  const sigset_t ending = ending_signals();
+  const timespec now{};
+  if (sigtimedwait(&ending, nullptr, &now) > 0) return 128 + signal;
   std::fprintf(stderr, "[comm] rank %d was ended by signal %d (%s)\n", current_rank(), signal,
                strsignal(signal));
-  std::this_thread::sleep_for(kForOthersToSpeak);
+  let_others_speak(kForOthersToSpeak);
   return 128 + signal;
+}
+
+pid_t start_rank(const std::vector<std::string>& command, const sigset_t& watched) {
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, as some shells leave it, waitpid() finds nobody
+  sigset_t before;
+  sigprocmask(SIG_BLOCK, &watched, &before);
+  const pid_t guardian = getpid();
+  const pid_t rank = fork();
+  if (rank == 0) be_the_rank(command, before, guardian);
+  if (rank > 0) return rank;
+  throw StateError({.what = "cannot start " + command[0],
+                    .value = std::generic_category().message(errno),
+                    .remedy = "see ulimit -u, and the memory that is left"});
 }
 
 }  // namespace
 
 int guard(const std::vector<std::string>& command) {
-  const sigset_t watched = watched_signals();
-  sigset_t before;
-  sigprocmask(SIG_BLOCK, &watched, &before);
-  const pid_t guardian = getpid();
   const pid_t launcher = getppid();
-  const pid_t rank = fork();
-  if (rank == 0) be_the_rank(command, before, guardian);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const sigset_t watched = watched_signals();
+  const pid_t rank = start_rank(command, watched);
+  const sigset_t ending = ending_signals();
   for (;;) {
     const int signal = sigtimedwait(&watched, nullptr, &kLookEvery);
-    if (signal > 0 && signal != SIGCHLD) {
+    if (signal > 0 && sigismember(&ending, signal) == 1) {
       end_now(rank, signal);
+      end_orphans();
       return 128 + signal;
     }
     if (const auto status = status_of(rank)) return exit_code_of(*status, launcher);
     if (getppid() != launcher) {
       end_now(rank, SIGTERM);
+      end_orphans();
       return 1;
     }
   }

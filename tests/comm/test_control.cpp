@@ -32,8 +32,10 @@ std::vector<std::unique_ptr<ControlChannel>> ranks(int world_size) {
 }
 
 RankStatus in_operation(std::uint64_t sequence, const std::string& label) {
-  return {.tag = {.sequence = sequence, .operation = Operation::all_gather, .label = label},
-          .bytes = 1 << 20,
+  return {.tag = {.sequence = sequence,
+                  .operation = Operation::all_gather,
+                  .label = label,
+                  .bytes = 1 << 20},
           .under_way = true,
           .any = true};
 }
@@ -106,15 +108,23 @@ TEST(Control, AnybodyMayAskWhereAllAre) {
     EXPECT_EQ(describe(reports[0].status), "in all_gather \"block.1\" (operation 7), 1.00 MiB");
     EXPECT_EQ(reports[2].rank, 2);
     EXPECT_EQ(reports[2].status.tag.sequence, 9U);
-    EXPECT_EQ(reports[2].status.tag.label, std::string(212, 'x'));
+    EXPECT_EQ(reports[2].status.tag.label, std::string(211, 'x'));
     EXPECT_EQ(describe(reports[1].status), "before its first operation");
     EXPECT_LT(reports[1].silent_for, 1000ms);
   }
 }
 
 TEST(Control, NoAnswerFromASilentHub) {
-  const Socket listener = Socket::listen(0, true);  // accepts nobody
+  const Socket listener = Socket::listen(0, true);
+  std::unique_ptr<ControlPeer> stopped;
+  std::thread hub([&] {  // welcomes, and says nothing more
+    Socket socket;
+    while (!socket.open()) socket = listener.accept();
+    stopped = std::make_unique<ControlPeer>(std::move(socket), 1);
+    stopped->send({.kind = FrameKind::ping});
+  });
   ControlChannel lonely(1, {.token = 1, .port = listener.port(), .hosts = {"127.0.0.1"}}, kHere);
+  hub.join();
   EXPECT_TRUE(lonely.ask(200ms).empty());
 }
 

@@ -11,8 +11,9 @@ import sys
 import time
 import uuid
 
-DISAGREE = [r'ranks call different operations: rank 0 barrier "block\.3" \(operation 1\), '
-            r'rank 1 barrier "block\.7" \(operation 1\)']
+DISAGREE = [r'ranks call different operations: (rank 0 barrier "block\.3" \(operation 1\), '
+            r'rank 1 barrier "block\.7"|rank 1 barrier "block\.7" \(operation 1\), '
+            r'rank 2 barrier "block\.3") \(operation 1\)']
 BULK = r'all_gather "bulk" \(operation 3\)'
 
 
@@ -36,7 +37,7 @@ STEP = r'barrier "step" \(operation 1\)'
 CASES = {
     "different_labels": (3, 1, 5, others(3, None, DISAGREE)),
     "different_sizes": (2, 1, 5, others(2, None, [r'one operation with different sizes: rank 0 '
-                                                  r'all_reduce "norm"'])),
+                                                  r'all_reduce "norm" \(operation 0\) of 3600 bytes'])),
     "a_stuck_rank": (3, 1, 7, others(3, 1, [rf"{STEP} waited 2000 ms for rank 1: rank 1 is alive, "
                                             r'after barrier "start"'])),
     "a_stopped_rank": (3, 1, 10, others(3, 1, late(1))),
@@ -49,6 +50,11 @@ CASES = {
     "a_rank_that_ends_early": (3, 1, 6, others(3, 1, [
         r'barrier "step" \(operation 3\) waits for rank 1, whose program has ended'])),
     "an_exception": (3, 1, 5, {1: ["the data ran out"]}),
+    "an_exception_under_way": (3, 1, 5, {1: ["the data ran out"]}),
+    "a_late_third": (3, 1, 5, others(3, 2, DISAGREE)),
+    "a_killed_rank_with_a_child": (3, ENDED, 5, {**others(3, 1, gone(1)),
+                                                 1: ["was ended by signal 9"]}),
+    "a_global_communicator": (3, 0, 5, {}),
     "device_memory": (2, 1, 5, others(2, None, [
         r'mpi backend moves CPU memory only: broadcast "weights" \(operation 0\) of cuda memory'])),
     "two_at_once": (2, 1, 5, others(2, None, ["has an MPI communicator already"])),

@@ -121,6 +121,39 @@ void an_exception() {
   comm->barrier("step").wait();
 }
 
+// Its memory goes before the communicator does.
+void an_exception_under_way() {
+  const auto comm = with_timeout(seconds(60));
+  comm->barrier("start").wait();
+  gather_until(*comm, 1, [] { throw std::runtime_error("the data ran out"); });
+}
+
+void a_late_third() {
+  const auto comm = with_timeout(seconds(60));
+  comm->barrier("start").wait();
+  if (comm->rank() == 2) std::this_thread::sleep_for(seconds(30));
+  comm->barrier(comm->rank() == 1 ? "block.7" : "block.3").wait();
+}
+
+// What a data loader does; the child outlives the rank.
+void a_killed_rank_with_a_child() {
+  const auto comm = with_timeout(seconds(60));
+  gather_until(*comm, 1, [] {
+    if (fork() == 0) {
+      sleep(8);
+      _exit(0);
+    }
+    kill(getpid(), SIGKILL);
+  });
+}
+
+// Made before anything else of ours, and so destroyed last.
+std::unique_ptr<Communicator> global_communicator;
+void a_global_communicator() {
+  global_communicator = with_timeout(seconds(20));
+  global_communicator->barrier("start").wait();
+}
+
 void device_memory() {
   const auto comm = with_timeout(seconds(60));
   float number = 0;
@@ -150,7 +183,9 @@ void idle() {
   std::this_thread::sleep_for(seconds(1));
   const milliseconds resting = cpu_time() - before;
   if (comm->rank() == 1) std::this_thread::sleep_for(seconds(1));
-  comm->barrier("end").wait();
+  std::vector<Handle> more;  // than are under way at once
+  for (int i = 0; i < 8; ++i) more.push_back(comm->barrier("end"));
+  for (const Handle& handle : more) handle.wait();
   const milliseconds waiting = cpu_time() - before - resting;
   fmt::print("rank {}: resting {} waiting {} ms\n", comm->rank(), resting.count(), waiting.count());
 }
@@ -167,6 +202,10 @@ void run(const std::string& name) {
   if (name == "a_rank_that_ends_early") return a_rank_that_ends_early();
   if (name == "for_ever") return for_ever();
   if (name == "an_exception") return an_exception();
+  if (name == "an_exception_under_way") return an_exception_under_way();
+  if (name == "a_late_third") return a_late_third();
+  if (name == "a_killed_rank_with_a_child") return a_killed_rank_with_a_child();
+  if (name == "a_global_communicator") return a_global_communicator();
   if (name == "device_memory") return device_memory();
   if (name == "two_at_once") return two_at_once();
   if (name == "idle") return idle();

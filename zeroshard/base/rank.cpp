@@ -8,7 +8,7 @@ namespace {
 thread_local std::optional<int> thread_rank;
 
 int rank_of_process() {
-  for (EnvVar var : {EnvVar::kRank, EnvVar::kOpenMpiRank, EnvVar::kPmixRank, EnvVar::kSlurmRank}) {
+  for (EnvVar var : {EnvVar::kOpenMpiRank, EnvVar::kPmixRank, EnvVar::kSlurmRank, EnvVar::kRank}) {
     if (auto rank = env_integer(var)) return static_cast<int>(*rank);
   }
   return 0;

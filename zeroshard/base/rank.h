@@ -6,8 +6,8 @@
 
 namespace zeroshard {
 
-// The rank of the calling thread: the innermost RankScope, else RANK, OMPI_COMM_WORLD_RANK,
-// PMIX_RANK or SLURM_PROCID, else 0. For messages; nothing decides anything by it.
+// The rank of the calling thread: the innermost RankScope, else OMPI_COMM_WORLD_RANK,
+// PMIX_RANK, SLURM_PROCID or RANK, else 0. For messages; nothing decides anything by it.
 int current_rank();
 
 // While it lives, the calling thread is `rank`.

@@ -3,11 +3,26 @@
 #include <utility>
 
 namespace zeroshard {
+namespace {
+
+std::int64_t memory_of(const std::vector<GatherPair>& pairs) {
+  std::int64_t bytes = 0;
+  for (const GatherPair& pair : pairs) bytes += pair.out.bytes();
+  return bytes;
+}
+
+std::int64_t memory_of(const std::vector<ReducePair>& pairs) {
+  std::int64_t bytes = 0;
+  for (const ReducePair& pair : pairs) bytes += pair.in.bytes();
+  return bytes;
+}
+
+}  // namespace
 
 Handle QueuedCommunicator::all_gather_into(const std::vector<GatherPair>& pairs,
                                            const std::string& label) {
   check_arguments(pairs, world_size());
-  Call call = new_call(Operation::all_gather, label, shape_of(pairs));
+  Call call = new_call(Operation::all_gather, label, {shape_of(pairs), memory_of(pairs)});
   call.gathers = pairs;
   return start(std::move(call));
 }
@@ -16,7 +31,8 @@ Handle QueuedCommunicator::reduce_scatter_into(const std::vector<ReducePair>& pa
                                                const ReduceOptions& options,
                                                const std::string& label) {
   check_arguments(pairs, world_size());
-  Call call = new_call(Operation::reduce_scatter, label, shape_of(pairs, options));
+  Call call =
+      new_call(Operation::reduce_scatter, label, {shape_of(pairs, options), memory_of(pairs)});
   call.reduces = pairs;
   call.reduce_options = options;
   return start(std::move(call));
@@ -24,7 +40,8 @@ Handle QueuedCommunicator::reduce_scatter_into(const std::vector<ReducePair>& pa
 
 Handle QueuedCommunicator::all_reduce(const Piece& piece, ReduceOp op, const std::string& label) {
   check_arguments(piece, op);
-  Call call = new_call(Operation::all_reduce, label, shape_of(piece, static_cast<int>(op)));
+  Call call = new_call(Operation::all_reduce, label,
+                       {shape_of(piece, static_cast<int>(op)), piece.bytes()});
   call.piece = piece;
   call.op = op;
   return start(std::move(call));
@@ -33,19 +50,18 @@ Handle QueuedCommunicator::all_reduce(const Piece& piece, ReduceOp op, const std
 Handle QueuedCommunicator::broadcast(const Piece& piece, int root, const std::string& label) {
   check_arguments(piece, ReduceOp::max);
   check_root(root, world_size());
-  Call call = new_call(Operation::broadcast, label, shape_of(piece, root));
+  Call call = new_call(Operation::broadcast, label, {shape_of(piece, root), piece.bytes()});
   call.piece = piece;
   call.root = root;
   return start(std::move(call));
 }
 
 Handle QueuedCommunicator::barrier(const std::string& label) {
-  return start(new_call(Operation::barrier, label, 0));
+  return start(new_call(Operation::barrier, label, {}));
 }
 
-Call QueuedCommunicator::new_call(Operation operation, const std::string& label,
-                                  std::uint64_t shape) {
-  return {.tag = {next_sequence_++, operation, label, shape}};
+Call QueuedCommunicator::new_call(Operation operation, const std::string& label, Shape shape) {
+  return {.tag = {next_sequence_++, operation, label, shape.hash, shape.bytes}};
 }
 
 Handle QueuedCommunicator::start(Call call) {

@@ -35,7 +35,11 @@ class QueuedCommunicator : public Communicator {
   virtual void submit(Call call) = 0;
 
  private:
-  Call new_call(Operation operation, const std::string& label, std::uint64_t shape);
+  struct Shape {
+    std::uint64_t hash = 0;
+    std::int64_t bytes = 0;
+  };
+  Call new_call(Operation operation, const std::string& label, Shape shape);
   Handle start(Call call);
 
   std::uint64_t next_sequence_ = 0;

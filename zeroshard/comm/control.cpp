@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "zeroshard/base/error.h"
@@ -23,19 +24,40 @@ std::uint64_t random_token() {
   return (std::uint64_t{random()} << 32) | random();
 }
 
+// A connection from every rank: the usual soft limit is 1024 descriptors, the hard one far higher.
+void allow_many_connections() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 std::string host_name() {
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
   return name;
 }
 
+// Whether the other end knows the token. Somebody else may listen at that address and port.
+bool is_answered(ControlPeer& peer, milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (peer.open() && std::chrono::steady_clock::now() < deadline) {
+    if (peer.receive()) return true;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return false;
+}
+
 // All addresses in turn, again and again: rank 0's host has several, not all reachable from here.
-Socket reach(int rank, const ControlAddress& address, milliseconds patience) {
+ControlPeer reach(int rank, const ControlAddress& address, milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   do {
     for (const std::string& host : address.hosts) {
-      Socket socket = Socket::connect(host, address.port, std::min(patience, milliseconds(1000)));
-      if (socket.open()) return socket;
+      ControlPeer peer(Socket::connect(host, address.port, std::min(patience, milliseconds(1000))),
+                       address.token);
+      if (!peer.open()) continue;
+      peer.send(frame_of(FrameKind::hello, rank, {}));
+      if (is_answered(peer, patience)) return peer;
     }
     std::this_thread::sleep_for(milliseconds(50));
   } while (std::chrono::steady_clock::now() < deadline);
@@ -54,6 +76,7 @@ ControlChannel::ControlChannel(int world_size, const ControlOptions& options)
   Socket listener = Socket::listen(options.port, options.this_host_only);
   address_ = {.token = random_token(), .port = listener.port(), .hosts = own_addresses()};
   if (options.this_host_only) address_.hosts = {"127.0.0.1"};
+  allow_many_connections();
   auto hub = std::make_unique<ControlHub>(board_, world_size, std::move(listener), address_.token);
   hub_ = hub.get();
   end_ = std::move(hub);
@@ -63,8 +86,7 @@ ControlChannel::ControlChannel(int world_size, const ControlOptions& options)
 ControlChannel::ControlChannel(int rank, const ControlAddress& address,
                                const ControlOptions& options)
     : rank_(rank), options_(options), address_(address) {
-  end_ = std::make_unique<ControlSpoke>(board_, rank, reach(rank, address, options.patience),
-                                        address.token);
+  end_ = std::make_unique<ControlSpoke>(board_, rank, reach(rank, address, options.patience));
   thread_ = std::thread([this] { end_->run(); });
 }
 

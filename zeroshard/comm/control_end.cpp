@@ -92,11 +92,10 @@ void ControlEnd::read_all() {
   }
 }
 
-ControlSpoke::ControlSpoke(ControlBoard& board, int rank, Socket to_hub, std::uint64_t token)
+ControlSpoke::ControlSpoke(ControlBoard& board, int rank, ControlPeer hub)
     : ControlEnd(board), rank_(rank) {
-  ControlPeer& hub = peers_.emplace_back(std::move(to_hub), token);
   hub.rank = 0;
-  hub.send(frame_of(FrameKind::hello, rank_, {}));
+  peers_.push_back(std::move(hub));
 }
 
 void ControlSpoke::on_own(const ControlFrame& frame) {

@@ -74,6 +74,7 @@ class ControlHub final : public ControlEnd {
   void lose(RankLoss loss);
   void tell_all_but(int rank, const ControlFrame& frame);
   std::vector<RankReport> reports() const;
+  void answer(ControlPeer& asker) const;
 
   const std::uint64_t token_;
   Socket listener_;
@@ -86,7 +87,8 @@ class ControlHub final : public ControlEnd {
 // Every other rank's: it is connected to rank 0.
 class ControlSpoke final : public ControlEnd {
  public:
-  ControlSpoke(ControlBoard& board, int rank, Socket to_hub, std::uint64_t token);
+  // `hub` has been greeted, and has answered.
+  ControlSpoke(ControlBoard& board, int rank, ControlPeer hub);
 
  private:
   void on_tick() override {}

@@ -13,7 +13,8 @@ ControlFrame frame_of(FrameKind kind, int rank, const RankStatus& status) {
   frame.kind = kind;
   frame.rank = rank;
   frame.sequence = status.tag.sequence;
-  frame.bytes = status.bytes;
+  frame.bytes = status.tag.bytes;
+  frame.lane = static_cast<std::uint8_t>(status.lane);
   frame.operation = static_cast<std::uint32_t>(status.tag.operation);
   frame.under_way = status.under_way ? 1 : 0;
   frame.any = status.any ? 1 : 0;
@@ -27,8 +28,9 @@ RankStatus status_in(const ControlFrame& frame) {
   const std::size_t shown = std::min<std::size_t>(frame.label_bytes, frame.label.size());
   return {.tag = {.sequence = frame.sequence,
                   .operation = static_cast<Operation>(frame.operation),
-                  .label = std::string(frame.label.data(), shown)},
-          .bytes = frame.bytes,
+                  .label = std::string(frame.label.data(), shown),
+                  .bytes = frame.bytes},
+          .lane = frame.lane,
           .under_way = frame.under_way != 0,
           .any = frame.any != 0};
 }
@@ -36,7 +38,7 @@ RankStatus status_in(const ControlFrame& frame) {
 std::string describe(const RankStatus& status) {
   if (!status.any) return "before its first operation";
   return fmt::format("{} {}, {}", status.under_way ? "in" : "after", describe(status.tag),
-                     human_bytes(status.bytes));
+                     human_bytes(status.tag.bytes));
 }
 
 }  // namespace zeroshard

@@ -14,7 +14,7 @@ namespace zeroshard {
 // What a rank is doing, or did last.
 struct RankStatus {
   OperationTag tag = {};
-  std::int64_t bytes = 0;  // of the operation's memory on that rank
+  int lane = 0;            // the order that the tag's number counts in
   bool under_way = false;  // else it has ended
   bool any = false;        // whether there was an operation at all
 };
@@ -43,7 +43,8 @@ struct ControlFrame {
   std::uint8_t any = 0;
   std::uint8_t last_report = 0;
   std::uint8_t label_bytes = 0;
-  std::array<char, 212> label = {};
+  std::uint8_t lane = 0;
+  std::array<char, 211> label = {};
 };
 static_assert(sizeof(ControlFrame) == 256);
 

@@ -79,17 +79,18 @@ void ControlHub::on_frame(ControlPeer& peer, const ControlFrame& frame) {
       peer.said_goodbye = true;
       board_.note_end(peer.rank);
       return tell_all_but(peer.rank, {.kind = FrameKind::goodbye, .rank = peer.rank});
-    case FrameKind::ask: {
-      const std::vector<RankReport> all = reports();
-      for (const RankReport& report : all) {
-        ControlFrame answer = frame_of(FrameKind::report, report.rank, report.status);
-        answer.silent_ms = static_cast<std::uint32_t>(report.silent_for.count());
-        answer.last_report = &report == &all.back() ? 1 : 0;
-        peer.send(answer);
-      }
-      return;
-    }
+    case FrameKind::ask: return answer(peer);
     default: return;  // what only rank 0 says
+  }
+}
+
+void ControlHub::answer(ControlPeer& asker) const {
+  const std::vector<RankReport> all = reports();
+  for (const RankReport& report : all) {
+    ControlFrame frame = frame_of(FrameKind::report, report.rank, report.status);
+    frame.silent_ms = static_cast<std::uint32_t>(report.silent_for.count());
+    frame.last_report = &report == &all.back() ? 1 : 0;
+    asker.send(frame);
   }
 }
 
@@ -104,6 +105,7 @@ void ControlHub::welcome(ControlPeer& peer, const ControlFrame& hello) {
     joined_[rank] = true;
     peer.rank = hello.rank;
   }
+  peer.send({.kind = FrameKind::ping});  // the first one is the welcome
   joined_changed_.notify_all();
 }
 

@@ -4,13 +4,16 @@
 
 namespace zeroshard {
 
-CommError out_of_step(const OperationTag& of_rank_0, int rank, const OperationTag& of_rank,
-                      bool same_name) {
-  return CommError(
-      {.what = same_name ? "ranks call one operation with different sizes"
-                         : "ranks call different operations",
-       .value = fmt::format("rank 0 {}, rank {} {}", describe(of_rank_0), rank, describe(of_rank)),
-       .remedy = "every rank must use the units in the same order"});
+CommError out_of_step(const RankCall& one, const RankCall& other, bool same_name) {
+  const auto side = [&](const RankCall& call) {
+    const std::string bytes = same_name ? fmt::format(" of {} bytes", call.tag.bytes) : "";
+    return fmt::format("rank {} {}{}", call.rank, describe(call.tag), bytes);
+  };
+  return CommError({.what = same_name ? "ranks call one operation with different sizes"
+                                      : "ranks call different operations",
+                    .value = fmt::format("{}, {}", side(one), side(other)),
+                    .remedy = same_name ? "every rank must have the same model"
+                                        : "every rank must use the units in the same order"});
 }
 
 CommError waited_too_long(const OperationTag& tag, std::chrono::milliseconds time,

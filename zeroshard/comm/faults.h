@@ -10,9 +10,14 @@
 
 namespace zeroshard {
 
-// Rank 0 and `rank` have brought different calls. `same_name`: only their sizes differ.
-CommError out_of_step(const OperationTag& of_rank_0, int rank, const OperationTag& of_rank,
-                      bool same_name);
+// A call, and the rank that has brought it.
+struct RankCall {
+  int rank = 0;
+  OperationTag tag = {};
+};
+
+// Two ranks have brought different calls. `same_name`: only their sizes differ.
+CommError out_of_step(const RankCall& one, const RankCall& other, bool same_name);
 
 // The operation has waited this long for these ranks; `where` says what is known of them.
 CommError waited_too_long(const OperationTag& tag, std::chrono::milliseconds time,

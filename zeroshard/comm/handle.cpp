@@ -16,6 +16,13 @@ void Completion::finish(std::exception_ptr error) {
   finished_.notify_all();
 }
 
+void Completion::abandon() const noexcept {
+  if (!abandon_) return;
+  abandon_();
+  std::unique_lock lock(mutex_);
+  finished_.wait(lock, [&] { return done_; });
+}
+
 bool Completion::done() const {
   const std::lock_guard lock(mutex_);
   return done_;

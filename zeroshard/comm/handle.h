@@ -4,14 +4,21 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace zeroshard {
 
 // The backend's end: finished once, with or without an error.
 class Completion {
  public:
+  // What makes the operation end soon, with an error if need be. Set before anybody has a handle.
+  void set_abandon(std::function<void()> abandon) { abandon_ = std::move(abandon); }
+  // Blocks until nothing touches the operation's memory any more.
+  void abandon() const noexcept;
+
   void finish(std::exception_ptr error = nullptr);
   bool done() const;
   // Blocks until finished or until the time is over; whether it is finished.
@@ -24,12 +31,21 @@ class Completion {
   mutable std::condition_variable finished_;
   bool done_ = false;
   std::exception_ptr error_;
+  std::function<void()> abandon_;
 };
 
-// A value; copies speak of the same operation. An empty one is done.
+// A value; copies speak of the same operation. An empty one is done. Where an exception takes it
+// away, its operation's memory is about to go as well: then the operation is given up.
 class Handle {
  public:
   Handle() = default;
+  ~Handle() {
+    if (!done() && std::uncaught_exceptions() > exceptions_at_birth_) completion_->abandon();
+  }
+  Handle(const Handle&) = default;
+  Handle(Handle&&) = default;
+  Handle& operator=(const Handle&) = default;
+  Handle& operator=(Handle&&) = default;
   explicit Handle(std::shared_ptr<const Completion> completion)
       : completion_(std::move(completion)) {}
 
@@ -43,6 +59,7 @@ class Handle {
 
  private:
   std::shared_ptr<const Completion> completion_;
+  int exceptions_at_birth_ = std::uncaught_exceptions();
 };
 
 }  // namespace zeroshard

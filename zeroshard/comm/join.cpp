@@ -66,6 +66,9 @@ int rank_main(const std::function<int()>& body) {
   } catch (const std::exception& error) {
     print_error(error.what());
     return 1;
+  } catch (...) {
+    print_error("an exception of unknown type");
+    return 1;
   }
 }
 

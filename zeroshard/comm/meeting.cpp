@@ -81,7 +81,8 @@ std::exception_ptr MeetingPlace::disagreement_of(const Calls& calls) {
     const OperationTag& other = calls[rank]->tag;
     if (first == other) continue;
     const bool same_name = first.operation == other.operation && first.label == other.label;
-    return std::make_exception_ptr(out_of_step(first, static_cast<int>(rank), other, same_name));
+    return std::make_exception_ptr(
+        out_of_step({0, first}, {static_cast<int>(rank), other}, same_name));
   }
   return nullptr;
 }

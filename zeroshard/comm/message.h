@@ -44,6 +44,7 @@ struct OperationTag {
   Operation operation = Operation::barrier;
   std::string label = {};
   std::uint64_t shape = 0;  // a hash of counts, dtypes and options
+  std::int64_t bytes = 0;   // of the memory it fills or sums, for messages
 
   bool operator==(const OperationTag&) const = default;
 };

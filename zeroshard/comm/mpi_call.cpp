@@ -1,5 +1,6 @@
 #include "zeroshard/comm/mpi_call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "zeroshard/comm/rank_sum.h"
@@ -12,6 +13,7 @@ MpiCall::MpiCall(Call call, MpiLink& link, int lane, std::int64_t& ended)
       lane_(lane),
       ended_(ended),
       greetings_(static_cast<std::size_t>(link.world_size())),
+      greetings_missing_(static_cast<std::size_t>(link.world_size())),
       open_with_(static_cast<std::size_t>(link.world_size())) {}
 
 void MpiCall::greet() {
@@ -21,14 +23,23 @@ void MpiCall::greet() {
     if (peer == link_.rank()) continue;
     const auto at = static_cast<std::size_t>(peer);
     const MpiLink::Address address{peer, greeting_tag(lane_)};
-    const MpiLink::Counters counters{&greetings_open_, &open_with_[at], &ended_};
-    link_.receive(&greetings_[at], sizeof(MpiGreeting), address, counters);
-    link_.send(&own, sizeof(MpiGreeting), address, counters);
+    link_.receive(&greetings_[at], sizeof(MpiGreeting), address,
+                  {&greetings_missing_[at], &open_with_[at], &ended_});
+    link_.send(&own, sizeof(MpiGreeting), address, {&greetings_open_, &open_with_[at], &ended_});
   }
 }
 
+bool MpiCall::all_greeted() const {
+  return greetings_open_ == 0 && std::ranges::count(greetings_missing_, 0) == link_.world_size();
+}
+
+void MpiCall::check_greetings() const {
+  std::vector<bool> arrived;
+  for (const int missing : greetings_missing_) arrived.push_back(missing == 0);
+  if (const auto error = disagreement_of(greetings_, arrived)) std::rethrow_exception(error);
+}
+
 void MpiCall::begin(std::int64_t chunk_bytes, MpiStaging staging) {
-  if (const std::exception_ptr error = disagreement_of(greetings_)) std::rethrow_exception(error);
   begun_ = true;
   staging_ = std::move(staging);
   if (fits_greeting(call_)) {
@@ -49,10 +60,7 @@ void MpiCall::combine_greetings() {
 bool MpiCall::advance() { return !payload_ || payload_->advance(); }
 
 RankStatus MpiCall::status() const {
-  std::int64_t bytes = call_.piece.bytes();
-  for (const GatherPair& pair : call_.gathers) bytes += pair.out.bytes();
-  for (const ReducePair& pair : call_.reduces) bytes += pair.in.bytes();
-  return {.tag = call_.tag, .bytes = bytes, .under_way = true, .any = true};
+  return {.tag = call_.tag, .lane = lane_, .under_way = true, .any = true};
 }
 
 std::vector<int> MpiCall::waits_for() const {

@@ -23,9 +23,11 @@ class MpiCall {
 
   // Sends the own greeting and listens for the others'.
   void greet();
-  bool all_greeted() const { return greetings_open_ == 0; }
+  bool all_greeted() const;
+  // Throws CommError where greetings that have come differ: some rank may come much later.
+  void check_greetings() const;
   bool begun() const { return begun_; }
-  // Once all have greeted: throws CommError where they disagree, else starts the payload.
+  // Once all have greeted, and the same: starts the payload.
   void begin(std::int64_t chunk_bytes, MpiStaging staging);
   // Once begun: true when nothing is left to do.
   bool advance();
@@ -47,7 +49,8 @@ class MpiCall {
   std::int64_t& ended_;
   std::vector<MpiGreeting> greetings_;  // by rank
   int greetings_open_ = 0;
-  std::vector<int> open_with_;  // messages under way, by rank
+  std::vector<int> greetings_missing_;  // 1 until the rank's has come
+  std::vector<int> open_with_;          // messages under way, by rank
   bool begun_ = false;
   MpiStaging staging_;
   std::optional<MpiPayload> payload_;

@@ -47,10 +47,11 @@ ControlAddress address_in(const AddressMessage& message) {
 
 ControlOptions options_for(const MpiLink& link) {
   ControlOptions options{.this_host_only = link.on_one_host()};
-  if (const auto port = env_integer(EnvVar::kControlPort)) {
-    if (*port < 1 || *port > 65535) {
+  if (const auto text = env_text(EnvVar::kControlPort)) {
+    const auto port = env_integer(EnvVar::kControlPort);
+    if (!port || *port < 1 || *port > 65535) {
       throw ConfigError({.what = "ZEROSHARD_CONTROL_PORT is not a port",
-                         .value = std::to_string(*port),
+                         .value = *text,
                          .remedy = "choose one from 1 to 65535, or unset it"});
     }
     options.port = static_cast<int>(*port);
@@ -89,8 +90,11 @@ std::unique_ptr<ControlChannel> open_spoke(MpiLink& link, const ControlOptions& 
   return std::make_unique<ControlChannel>(link.rank(), address_in(message), options);
 }
 
-bool is_late(const RankReport& report, const OperationTag& tag) {
-  const bool behind = !report.status.any || report.status.tag.sequence < tag.sequence;
+// Numbers of different lanes say nothing about each other.
+bool is_late(const RankReport& report, const RankStatus& own) {
+  const RankStatus& other = report.status;
+  const bool behind =
+      !other.any || (other.lane == own.lane && other.tag.sequence < own.tag.sequence);
   return report.silent_for >= kSilent || behind;
 }
 
@@ -116,8 +120,9 @@ std::exception_ptr loss_seen_in(const OperationTag& tag, const ControlBoard& boa
   return std::make_exception_ptr(rank_gone(loss->rank, tag));
 }
 
-std::exception_ptr late_ranks(const OperationTag& tag, milliseconds waited,
+std::exception_ptr late_ranks(const RankStatus& own, milliseconds waited,
                               const std::vector<int>& candidates, ControlChannel& channel) {
+  const OperationTag& tag = own.tag;
   const std::vector<RankReport> reports = channel.ask(kPatienceForAnswer);
   if (reports.empty()) {
     return std::make_exception_ptr(
@@ -127,7 +132,7 @@ std::exception_ptr late_ranks(const OperationTag& tag, milliseconds waited,
   std::string where;
   for (const RankReport& report : reports) {
     const bool candidate = std::ranges::find(candidates, report.rank) != candidates.end();
-    if (!candidate || !is_late(report, tag)) continue;
+    if (!candidate || !is_late(report, own)) continue;
     late.push_back(report.rank);
     where += (where.empty() ? "" : "; ") + whereabouts(report);
   }

@@ -20,7 +20,7 @@ std::exception_ptr loss_seen_in(const OperationTag& tag, const ControlBoard& boa
 
 // The error of an operation that has waited this long for some of `candidates`. Asks rank 0 who of
 // them it really is: a rank that is ahead waits for others that wait themselves.
-std::exception_ptr late_ranks(const OperationTag& tag, std::chrono::milliseconds waited,
+std::exception_ptr late_ranks(const RankStatus& own, std::chrono::milliseconds waited,
                               const std::vector<int>& candidates, ControlChannel& channel);
 
 }  // namespace zeroshard

@@ -50,7 +50,7 @@ MpiDriver::~MpiDriver() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
-    abandoned_ = std::uncaught_exceptions() > exceptions_at_birth_;
+    abandoned_ = abandoned_ || std::uncaught_exceptions() > exceptions_at_birth_;
   }
   queued_.notify_one();
   thread_.wait();
@@ -63,7 +63,16 @@ int MpiDriver::add_lane() {
   return static_cast<int>(queues_.size()) - 1;
 }
 
+void MpiDriver::abandon() {
+  {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+  }
+  queued_.notify_one();
+}
+
 void MpiDriver::submit(int lane, Call call) {
+  call.completion->set_abandon([this] { abandon(); });
   {
     const std::lock_guard lock(mutex_);
     if (!failure_ && board_ != nullptr) failure_ = loss_seen_in(call.tag, *board_);
@@ -78,6 +87,7 @@ milliseconds MpiDriver::work(MpiLink& link) {
   const RankScope scope(rank_);
   while (wait_for_something()) {
     try {
+      if (gave_up_if_abandoned(link)) continue;
       take_calls(link);
       poll(link);
       advance_lanes();
@@ -87,10 +97,7 @@ milliseconds MpiDriver::work(MpiLink& link) {
       give_up(link, std::current_exception());
     }
   }
-  if (abandoned_ && !failure_) {
-    if (thread_.channel() != nullptr) thread_.channel()->say_failed();
-    give_up(link, left_behind());
-  }
+  gave_up_if_abandoned(link);
   if (!failure_) return options_.timeout;
   return released_ && link.forget() ? kPatienceAfterFailure : MpiThread::kBroken;
 }
@@ -106,12 +113,34 @@ bool MpiDriver::anything_queued() const {
   return std::ranges::any_of(queues_, [](const Queue& queue) { return !queue.calls.empty(); });
 }
 
+// Calls beyond what a lane has under way wait, and are no reason to hurry.
+bool MpiDriver::anything_to_take() const {
+  auto queue = queues_.begin();
+  for (const MpiLane& lane : lanes_) {
+    if (lane.has_room() && !queue->calls.empty()) return true;
+    ++queue;
+  }
+  return lanes_.size() < queues_.size() && anything_queued();
+}
+
 // Sleeps while nothing is queued or under way; false when it is time to go.
 bool MpiDriver::wait_for_something() {
   std::unique_lock lock(mutex_);
   const auto something = [&] { return anything_queued() || first_lane_under_way() != nullptr; };
   queued_.wait(lock, [&] { return closing_ || something(); });
-  return !abandoned_ && something();
+  return !(closing_ && abandoned_) && something();
+}
+
+bool MpiDriver::gave_up_if_abandoned(MpiLink& link) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!abandoned_) return false;
+  }
+  // Once: MPI would move what it still holds on to, and the memory may be gone by now.
+  if (gave_up_) return true;
+  if (!failure_ && thread_.channel() != nullptr) thread_.channel()->say_failed();
+  give_up(link, left_behind());
+  return true;
 }
 
 void MpiDriver::take_calls(MpiLink& link) {
@@ -169,7 +198,7 @@ void MpiDriver::note_status() {
   const MpiLane* lane = first_lane_under_way();
   if (lane == nullptr) {
     status_.under_way = false;
-  } else if (!status_.under_way || status_.tag.sequence != lane->front_tag().sequence) {
+  } else if (!status_.under_way || !(status_.tag == lane->front_tag())) {
     status_ = lane->front_status();
   } else {
     return;
@@ -191,11 +220,12 @@ void MpiDriver::pause_if_nothing_moves() {
   }
   if (least < (moving ? kSpinForPayload : kSpinForGreeting)) return std::this_thread::yield();
   std::unique_lock lock(mutex_);
-  queued_.wait_for(lock, kBreak, [&] { return abandoned_ || anything_queued(); });
+  queued_.wait_for(lock, kBreak, [&] { return abandoned_ || anything_to_take(); });
 }
 
 // MPI lets go of the calls' memory before their handles say that they are done with it.
 void MpiDriver::give_up(MpiLink& link, const std::exception_ptr& error) {
+  gave_up_ = true;
   released_ = link.forget();
   fail_waiting(error);
   for (MpiLane& lane : lanes_) lane.fail(error, false);

@@ -30,6 +30,8 @@ class MpiDriver {
   // Another order of calls. Every rank makes as many, in the same order.
   int add_lane();
   void submit(int lane, Call call);
+  // Ends what is under way: an exception takes this rank, and the calls' memory, away.
+  void abandon();
 
  private:
   struct Queue {
@@ -39,6 +41,7 @@ class MpiDriver {
   // All of these run on the MPI thread.
   std::chrono::milliseconds work(MpiLink& link);
   bool wait_for_something();
+  bool gave_up_if_abandoned(MpiLink& link);
   void take_calls(MpiLink& link);
   void poll(MpiLink& link);
   void advance_lanes();
@@ -49,6 +52,7 @@ class MpiDriver {
   void fail_waiting(const std::exception_ptr& error);
   const MpiLane* first_lane_under_way() const;
   bool anything_queued() const;
+  bool anything_to_take() const;
 
   MpiThread& thread_;
   const int rank_;
@@ -70,6 +74,7 @@ class MpiDriver {
   std::vector<MpiStaging> spare_staging_;
   RankStatus status_;
   bool released_ = true;
+  bool gave_up_ = false;
 };
 
 }  // namespace zeroshard

@@ -14,7 +14,8 @@ OperationTag tag_of(const MpiGreeting& greeting) {
   return {.sequence = greeting.sequence,
           .operation = static_cast<Operation>(greeting.operation),
           .label = std::string(greeting.label.data(), greeting.label_bytes),
-          .shape = greeting.shape};
+          .shape = greeting.shape,
+          .bytes = greeting.bytes};
 }
 
 bool same_call(const MpiGreeting& a, const MpiGreeting& b) {
@@ -34,6 +35,7 @@ MpiGreeting greeting_of(const Call& call) {
   MpiGreeting greeting;
   greeting.sequence = call.tag.sequence;
   greeting.shape = call.tag.shape;
+  greeting.bytes = call.tag.bytes;
   greeting.label_hash = Fnv1a().add(call.tag.label).value();
   greeting.operation = static_cast<std::uint32_t>(call.tag.operation);
   const std::size_t shown = std::min(call.tag.label.size(), greeting.label.size());
@@ -46,15 +48,17 @@ MpiGreeting greeting_of(const Call& call) {
   return greeting;
 }
 
-std::exception_ptr disagreement_of(const std::vector<MpiGreeting>& greetings) {
-  const MpiGreeting& first = greetings.front();
-  for (std::size_t rank = 1; rank < greetings.size(); ++rank) {
+std::exception_ptr disagreement_of(const std::vector<MpiGreeting>& greetings,
+                                   const std::vector<bool>& arrived) {
+  std::size_t first = 0;
+  while (!arrived[first]) ++first;
+  for (std::size_t rank = first + 1; rank < greetings.size(); ++rank) {
+    const MpiGreeting& one = greetings[first];
     const MpiGreeting& other = greetings[rank];
-    if (same_call(first, other)) continue;
-    const bool same_name =
-        first.operation == other.operation && first.label_hash == other.label_hash;
-    return std::make_exception_ptr(
-        out_of_step(tag_of(first), static_cast<int>(rank), tag_of(other), same_name));
+    if (!arrived[rank] || same_call(one, other)) continue;
+    const bool same_name = one.operation == other.operation && one.label_hash == other.label_hash;
+    return std::make_exception_ptr(out_of_step({static_cast<int>(first), tag_of(one)},
+                                               {static_cast<int>(rank), tag_of(other)}, same_name));
   }
   return nullptr;
 }

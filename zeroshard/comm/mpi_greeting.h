@@ -20,7 +20,8 @@ struct MpiGreeting {
   std::uint32_t operation = 0;
   std::uint32_t label_bytes = 0;  // of what is below
   // The text itself, so that who finds a difference can name both without asking again.
-  std::array<char, 224> label = {};
+  std::int64_t bytes = 0;
+  std::array<char, 216> label = {};
   std::array<std::byte, 256> payload = {};
 };
 static_assert(sizeof(MpiGreeting) == 512);
@@ -30,8 +31,9 @@ bool fits_greeting(const Call& call);
 
 MpiGreeting greeting_of(const Call& call);
 
-// The CommError that names both sides where two ranks' greetings differ, else null. `greetings` are
-// by rank; every rank has the same and comes to the same words.
-std::exception_ptr disagreement_of(const std::vector<MpiGreeting>& greetings);
+// The CommError that names both sides where two ranks' greetings differ, else null. By rank; only
+// those that have `arrived` are looked at. Once all have, every rank comes to the same words.
+std::exception_ptr disagreement_of(const std::vector<MpiGreeting>& greetings,
+                                   const std::vector<bool>& arrived);
 
 }  // namespace zeroshard

@@ -26,10 +26,12 @@ void MpiLane::take(Call call) {
 
 // Payloads begin in order, so that nothing begins behind a call the ranks disagree about.
 void MpiLane::advance(std::vector<MpiStaging>& spare_staging) {
-  if (messages_seen_ != messages_ended_) moved_at_ = Clock::now();
+  const bool moved = messages_seen_ != messages_ended_;
+  if (moved) moved_at_ = Clock::now();
   messages_seen_ = messages_ended_;
   for (auto call = calls_.begin(); call != calls_.end();) {
     if (!call->begun()) {
+      if (moved) call->check_greetings();
       if (!call->all_greeted()) return;
       MpiStaging staging;
       if (!spare_staging.empty()) {
@@ -59,7 +61,7 @@ void MpiLane::check_patience() const {
   if (channel != nullptr && time > kPatienceWithEnded) refuse_ended(call, channel->board());
   if (time <= options_.timeout) return;
   if (channel == nullptr) throw waited_too_long(call.tag(), options_.timeout, call.waits_for());
-  std::rethrow_exception(late_ranks(call.tag(), options_.timeout, call.waits_for(), *channel));
+  std::rethrow_exception(late_ranks(call.status(), options_.timeout, call.waits_for(), *channel));
 }
 
 void MpiLane::fail(const std::exception_ptr& error, bool only_waiting) {

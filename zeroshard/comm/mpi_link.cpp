@@ -182,13 +182,13 @@ bool MpiLink::forget() {
   return state.requests.empty();
 }
 
-void MpiLink::finish(std::chrono::milliseconds patience) {
+void MpiLink::finish(std::chrono::milliseconds patience, const std::function<bool()>& in_vain) {
   if (!state_->begun_here) return;
   const auto deadline = std::chrono::steady_clock::now() + patience;
   MPI_Request everybody = MPI_REQUEST_NULL;
   int came = 0;
   if (MPI_Ibarrier(state_->comm, &everybody) != MPI_SUCCESS) return;
-  while (came == 0 && std::chrono::steady_clock::now() < deadline) {
+  while (came == 0 && !in_vain() && std::chrono::steady_clock::now() < deadline) {
     if (MPI_Test(&everybody, &came, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
     if (came == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

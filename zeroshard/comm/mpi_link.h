@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace zeroshard {
@@ -47,8 +48,8 @@ class MpiLink {
   bool forget();
 
   // Ends MPI if all ranks come to it in time, and if it was begun here. Without this, mpirun takes
-  // the process's end for a failure and stops the others.
-  void finish(std::chrono::milliseconds patience);
+  // the process's end for a failure and stops the others. `in_vain`: somebody will never come.
+  void finish(std::chrono::milliseconds patience, const std::function<bool()>& in_vain);
 
  private:
   struct State;

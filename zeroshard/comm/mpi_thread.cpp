@@ -86,13 +86,17 @@ void MpiThread::begin(Work work) {
 void MpiThread::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !work_; });
+  if (!ending_) return;
+  // A communicator in a global variable, made before ours: end() has passed, and left this to it.
+  lock.unlock();
+  thread_.join();
 }
 
 void MpiThread::end() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
-    if (work_) return thread_.detach();
+    if (work_) return;  // its communicator comes to wait(), or std::exit() has overtaken it
   }
   changed_.notify_all();
   thread_.join();
@@ -127,7 +131,7 @@ void MpiThread::leave() {
     return std::this_thread::sleep_for(kForOthersToSpeak);
   }
   if (channel_) channel_->say_goodbye();
-  link_->finish(patience_);
+  link_->finish(patience_, [this] { return channel_ && channel_->board().lost(); });
   channel_ = nullptr;
 }
 

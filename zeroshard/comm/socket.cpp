@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -13,6 +15,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,6 +25,27 @@ namespace zeroshard {
 namespace {
 
 constexpr int kBacklog = 1024;  // all ranks may knock at once
+
+// All open descriptors of this process. Never destroyed: sockets may live to the end.
+struct Descriptors {
+  std::mutex mutex;
+  std::set<int> open;
+
+  void close_in_child() {
+    for (const int descriptor : open) ::close(descriptor);
+    open.clear();
+    mutex.unlock();
+  }
+};
+
+Descriptors& descriptors() {
+  static Descriptors* const all = [] {
+    pthread_atfork([] { descriptors().mutex.lock(); }, [] { descriptors().mutex.unlock(); },
+                   [] { descriptors().close_in_child(); });
+    return new Descriptors;
+  }();
+  return *all;
+}
 
 // The kernel asks a silent peer whether it is there: a host that lost its power never closes.
 void watch_over(int descriptor) {
@@ -61,6 +85,12 @@ std::string text_of(const sockaddr* address) {
 
 }  // namespace
 
+Socket::Socket(int descriptor) : descriptor_(descriptor) {
+  if (!open()) return;
+  const std::lock_guard lock(descriptors().mutex);
+  descriptors().open.insert(descriptor);
+}
+
 Socket::Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 Socket& Socket::operator=(Socket&& other) noexcept {
@@ -72,7 +102,10 @@ Socket& Socket::operator=(Socket&& other) noexcept {
 }
 
 void Socket::close() {
-  if (open()) ::close(std::exchange(descriptor_, -1));
+  if (!open()) return;
+  const int descriptor = std::exchange(descriptor_, -1);
+  const std::lock_guard lock(descriptors().mutex);
+  if (descriptors().open.erase(descriptor) > 0) ::close(descriptor);
 }
 
 Socket Socket::listen(int port, bool this_host_only) {
@@ -139,7 +172,6 @@ std::vector<std::string> own_addresses() {
     if (up && !loopback) addresses.push_back(text_of(each->ifa_addr));
   }
   freeifaddrs(all);
-  addresses.emplace_back("127.0.0.1");
   return addresses;
 }
 

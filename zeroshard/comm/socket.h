@@ -8,11 +8,12 @@
 
 namespace zeroshard {
 
-// Owns a descriptor; an empty one is closed.
+// Owns a descriptor; an empty one is closed. Forked children do not have it: they would keep the
+// connection open after their parent's end, which nobody would notice then.
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  explicit Socket(int descriptor);
   ~Socket() { close(); }
   Socket(Socket&& other) noexcept;
   Socket& operator=(Socket&& other) noexcept;
@@ -43,7 +44,8 @@ class Socket {
   int descriptor_ = -1;
 };
 
-// The addresses at which other hosts may reach this one, as numbers; loopback last.
+// The addresses at which other hosts may reach this one, as numbers; IPv4 only, and
+// without loopback.
 std::vector<std::string> own_addresses();
 
 }  // namespace zeroshard

@@ -60,7 +60,7 @@ class StagedCommunicator final : public Communicator {
     {
       const std::lock_guard lock(mutex_);
       closing_ = true;
-      abandoned_ = std::uncaught_exceptions() > exceptions_at_birth_;
+      abandoned_ = abandoned_ || std::uncaught_exceptions() > exceptions_at_birth_;
     }
     queued_.notify_one();
     worker_.join();
@@ -121,6 +121,7 @@ class StagedCommunicator final : public Communicator {
     const bool on_device = uses_device(call);
     Handle handle(call.completion);
     Event ready;
+    call.completion->set_abandon([this] { abandon(); });
     if (on_device) ready.record(Stream::current(options_.device));
     {
       const std::lock_guard lock(mutex_);
@@ -159,7 +160,7 @@ class StagedCommunicator final : public Communicator {
   // Sleeps while there is nothing to do; false when it is time to go.
   bool wait_for_something() {
     std::unique_lock lock(mutex_);
-    queued_.wait(lock, [&] { return closing_ || open_calls_ > 0; });
+    queued_.wait(lock, [&] { return closing_ || abandoned_ || open_calls_ > 0; });
     return !abandoned_ && open_calls_ > 0;
   }
 
@@ -244,6 +245,14 @@ class StagedCommunicator final : public Communicator {
       stream.synchronize();
     } catch (...) {  // the first error is being reported already
     }
+  }
+
+  void abandon() {
+    {
+      const std::lock_guard lock(mutex_);
+      abandoned_ = true;
+    }
+    queued_.notify_one();
   }
 
   bool abandoned() {

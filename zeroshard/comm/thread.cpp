@@ -67,6 +67,7 @@ class ThreadCommunicator final : public QueuedCommunicator {
 
  private:
   void submit(Call call) override {
+    call.completion->set_abandon([this] { place_.abort(rank_, "an exception has ended it"); });
     {
       const std::lock_guard lock(mutex_);
       queue_.push_back(std::move(call));
