@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS zeroshard_core zeroshard_device zeroshard_comm
+install(TARGETS zeroshard_core zeroshard_device zeroshard_comm zeroshard_precision zeroshard_optim
         EXPORT zeroshardTargets)
 if(TARGET zeroshard_torch_device)
   install(TARGETS zeroshard_torch_device EXPORT zeroshardTargets)

@@ -1,0 +1,70 @@
+#include "zeroshard/optim/isa.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "zeroshard/base/check.h"
+#include "zeroshard/optim/kernels.h"
+
+namespace zeroshard {
+namespace {
+
+#if defined(__x86_64__)
+
+// Clang's __builtin_cpu_supports does not know this one.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+bool cpu_runs(Isa isa) {
+  switch (isa) {
+    case Isa::scalar: return true;
+    case Isa::avx2: return __builtin_cpu_supports("avx2") && has_f16c();
+    case Isa::avx512:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  }
+  return false;
+}
+
+#else
+
+bool cpu_runs(Isa isa) { return isa == Isa::scalar; }
+
+#endif
+
+const Kernels* built_kernels(Isa isa) {
+  switch (isa) {
+    case Isa::scalar: return scalar_kernels();
+    case Isa::avx2: return avx2_kernels();
+    case Isa::avx512: return avx512_kernels();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// The CPU is asked first: code built for one it is not must not run, not even to fetch a table.
+bool is_available(Isa isa) { return cpu_runs(isa) && built_kernels(isa) != nullptr; }
+
+Isa best_isa() {
+  static const Isa best = available_isas().back();
+  return best;
+}
+
+std::vector<Isa> available_isas() {
+  std::vector<Isa> isas;
+  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512}) {
+    if (is_available(isa)) isas.push_back(isa);
+  }
+  return isas;
+}
+
+const Kernels& kernels_of(Isa isa) {
+  ZS_CHECK(is_available(isa), "no {} kernels on this machine", name_of(isa));
+  return *built_kernels(isa);
+}
+
+}  // namespace zeroshard

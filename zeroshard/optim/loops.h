@@ -1,0 +1,185 @@
+// Loops over elements, written once for all lanes. The last elements, too few to fill the lanes,
+// are copied to a padded place and go through the same operations.
+#pragma once
+
+#include <cstdint>
+
+#include "zeroshard/base/dtype.h"
+#include "zeroshard/optim/kernels.h"
+#include "zeroshard/optim/rules.h"
+
+namespace zeroshard::kernels {
+
+// An array of `dtype` behind a void pointer. A template over Lanes too, as everything here: see the
+// note in kernels.h.
+template <typename Lanes, DType dtype>
+struct Elements {
+  using Type = std::uint16_t;
+
+  static Lanes load(const void* array, std::int64_t i) {
+    const auto* from = static_cast<const Type*>(array) + i;
+    return dtype == DType::bf16 ? Lanes::load_bf16(from) : Lanes::load_fp16(from);
+  }
+  static void store(void* array, std::int64_t i, Lanes lanes) {
+    auto* to = static_cast<Type*>(array) + i;
+    return dtype == DType::bf16 ? lanes.store_bf16(to) : lanes.store_fp16(to);
+  }
+};
+
+template <typename Lanes>
+struct Elements<Lanes, DType::fp32> {
+  using Type = float;
+
+  static Lanes load(const void* array, std::int64_t i) {
+    return Lanes::load(static_cast<const float*>(array) + i);
+  }
+  static void store(void* array, std::int64_t i, Lanes lanes) {
+    lanes.store(static_cast<float*>(array) + i);
+  }
+};
+
+// A few elements with zeros behind them, enough to fill the lanes.
+template <typename Lanes, DType dtype>
+struct Padded {
+  using Type = typename Elements<Lanes, dtype>::Type;
+
+  Type values[Lanes::kWidth] = {};
+
+  void copy_from(const void* array, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      values[i - begin] = static_cast<const Type*>(array)[i];
+  }
+  void copy_to(void* array, std::int64_t begin, std::int64_t end) const {
+    for (std::int64_t i = begin; i < end; ++i) static_cast<Type*>(array)[i] = values[i - begin];
+  }
+};
+
+// Which NaN an operation on two gives depends on their order, which compilers choose. We write one.
+template <typename Lanes>
+Lanes with_one_nan(Lanes lanes) {
+  return select(is_nan(lanes), Lanes::broadcast(__builtin_nanf("")), lanes);
+}
+
+// One pass over a span for one rule, gradient dtype and parameter dtype (fp32: none is written).
+template <typename Lanes, typename Coefficients, DType kGradient, DType kParameter>
+struct Update {
+  using ThisRule = Rule<Lanes, Coefficients>;
+  static constexpr int kMoments = ThisRule::kMoments;
+  static constexpr bool kHasParameter = kParameter != DType::fp32;
+  static constexpr std::int64_t kBlock = 16;  // a cache line of fp32
+
+  const ThisRule rule;
+  const Lanes factor;
+
+  void lanes_at(const UpdatePointers& at, std::int64_t i) const {
+    const Lanes g = Elements<Lanes, kGradient>::load(at.gradient, i) * factor;
+    Lanes p = Lanes::load(at.master + i);
+    Lanes moments[kMoments + 1];  // no array has length 0
+    for (int k = 0; k < kMoments; ++k) moments[k] = Lanes::load(at.moments[k] + i);
+    rule(g, p, moments);
+    for (int k = 0; k < kMoments; ++k) with_one_nan(moments[k]).store(at.moments[k] + i);
+    p = with_one_nan(p);
+    p.store(at.master + i);
+    if constexpr (kHasParameter) Elements<Lanes, kParameter>::store(at.parameter, i, p);
+  }
+
+  void tail(const UpdatePointers& at, std::int64_t begin, std::int64_t end) const {
+    Padded<Lanes, kGradient> gradient;
+    Padded<Lanes, kParameter> parameter;
+    Padded<Lanes, DType::fp32> master, moments[2];
+    gradient.copy_from(at.gradient, begin, end);
+    master.copy_from(at.master, begin, end);
+    for (int k = 0; k < kMoments; ++k) moments[k].copy_from(at.moments[k], begin, end);
+    lanes_at({.gradient = gradient.values,
+              .master = master.values,
+              .moments = {moments[0].values, moments[1].values},
+              .parameter = parameter.values},
+             0);
+    master.copy_to(at.master, begin, end);
+    for (int k = 0; k < kMoments; ++k) moments[k].copy_to(at.moments[k], begin, end);
+    if constexpr (kHasParameter) parameter.copy_to(at.parameter, begin, end);
+  }
+
+  // Asks for what is needed in half a microsecond, across the page's end, where the CPU's own
+  // prefetching stops: 5 to 15 % faster than without, measured on Ice Lake. Inlined by force: GCC
+  // takes a function that only prefetches for one without effect and drops the call.
+  [[gnu::always_inline]] static void prefetch(const UpdatePointers& at, std::int64_t i) {
+    fetch_ahead<kGradient>(at.gradient, i);
+    fetch_ahead<DType::fp32>(at.master, i);
+    for (int k = 0; k < kMoments; ++k) fetch_ahead<DType::fp32>(at.moments[k], i);
+    if constexpr (kHasParameter) fetch_ahead<kParameter>(at.parameter, i);
+  }
+
+  template <DType dtype>
+  [[gnu::always_inline]] static void fetch_ahead(const void* array, std::int64_t i) {
+    constexpr std::int64_t kAhead = 2048, kLine = 64, kSize = dtype == DType::fp32 ? 4 : 2;
+    // It may lie beyond the array, where fetching is harmless.
+    const char* ahead = static_cast<const char*>(array) + i * kSize + kAhead;
+    for (std::int64_t line = 0; line < kBlock * kSize; line += kLine) {
+      __builtin_prefetch(ahead + line);
+    }
+  }
+
+  static void run(const Coefficients& c, const UpdatePointers& at, std::int64_t count) {
+    const Update update{.rule = ThisRule(c), .factor = Lanes::broadcast(c.gradient_factor)};
+    std::int64_t i = 0;
+    for (; i + kBlock <= count; i += kBlock) {
+      prefetch(at, i);
+      for (std::int64_t j = 0; j < kBlock; j += Lanes::kWidth) update.lanes_at(at, i + j);
+    }
+    for (; i + Lanes::kWidth <= count; i += Lanes::kWidth) update.lanes_at(at, i);
+    if (i < count) update.tail(at, i, count);
+  }
+};
+
+// to = to + from (kAdds) or to = from, element by element, through fp32.
+template <typename Lanes, DType kTo, DType kFrom, bool kAdds>
+struct Transfer {
+  static void lanes_at(void* to, const void* from, std::int64_t i) {
+    Lanes value = Elements<Lanes, kFrom>::load(from, i);
+    if constexpr (kAdds) value = with_one_nan(Elements<Lanes, kTo>::load(to, i) + value);
+    Elements<Lanes, kTo>::store(to, i, value);
+  }
+
+  static void run(void* to, const void* from, std::int64_t count) {
+    const std::int64_t whole = count - count % Lanes::kWidth;
+    for (std::int64_t i = 0; i < whole; i += Lanes::kWidth) lanes_at(to, from, i);
+    if (whole == count) return;
+    Padded<Lanes, kTo> to_tail;
+    Padded<Lanes, kFrom> from_tail;
+    to_tail.copy_from(to, whole, count);
+    from_tail.copy_from(from, whole, count);
+    lanes_at(to_tail.values, from_tail.values, 0);
+    to_tail.copy_to(to, whole, count);
+  }
+};
+
+// Element i goes to sum i modulo 16, whatever the width of the lanes; then the sums in order.
+template <typename Lanes, DType dtype>
+struct SumOfSquares {
+  static constexpr std::int64_t kSums = 16;
+  static constexpr std::int64_t kParts = kSums / Lanes::kWidth;
+
+  static double run(const void* data, std::int64_t count) {
+    typename Lanes::Squares parts[kParts];
+    const std::int64_t whole = count - count % kSums;
+    for (std::int64_t i = 0; i < whole; i += kSums) {
+      for (std::int64_t part = 0; part < kParts; ++part) {
+        parts[part].add(Elements<Lanes, dtype>::load(data, i + part * Lanes::kWidth));
+      }
+    }
+    for (std::int64_t i = whole, part = 0; i < count; i += Lanes::kWidth, ++part) {
+      Padded<Lanes, dtype> tail;
+      tail.copy_from(data, i, i + Lanes::kWidth < count ? i + Lanes::kWidth : count);
+      parts[part].add(Elements<Lanes, dtype>::load(tail.values, 0));
+    }
+    double sums[kSums];
+    for (std::int64_t part = 0; part < kParts; ++part)
+      parts[part].store(sums + part * Lanes::kWidth);
+    double sum = 0.0;
+    for (const double one : sums) sum += one;
+    return sum;
+  }
+};
+
+}  // namespace zeroshard::kernels

@@ -1,0 +1,43 @@
+// One optimizer step over a span of the host, in one pass: each gradient is read, unscaled and
+// clipped; master and moments move; the 16-bit parameter is written.
+//
+//   const UpdateSpan span{.gradient = g, .gradient_dtype = DType::bf16,
+//                         .master = p32, .moments = {m, v},
+//                         .parameter = p16, .parameter_dtype = DType::bf16, .count = numel};
+//   update_span(AdamOptions{.lr = lr}, span, {.gradient_factor = factor, .step = step}, pool);
+//
+// Each element is computed by itself, with the same IEEE operations in every instruction set: the
+// result does not depend on how spans are cut, on the number of threads, or on the CPU. NaNs
+// written are one and the same NaN; moments that decay below 1.2e-38 are zero.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "zeroshard/base/dtype.h"
+#include "zeroshard/base/thread_pool.h"
+#include "zeroshard/optim/coefficients.h"
+#include "zeroshard/optim/isa.h"
+#include "zeroshard/optim/options.h"
+
+namespace zeroshard {
+
+// Elements with one set of hyper-parameters. The arrays do not overlap. They may lie anywhere; cuts
+// between threads fall on whole cache lines where they start on one.
+struct UpdateSpan {
+  const void* gradient = nullptr;
+  DType gradient_dtype = DType::fp32;  // fp32, bf16 or fp16
+  float* master = nullptr;
+  // As many as moments_per_parameter(): Adam's first and second, SGD's momentum, Lion's first,
+  // Adagrad's sum. All zero before the first step.
+  std::array<float*, 2> moments{};
+  // The 16-bit copy of the master, rounded to nearest even. Null: the master is the parameter.
+  void* parameter = nullptr;
+  DType parameter_dtype = DType::bf16;  // bf16 or fp16
+  std::int64_t count = 0;
+};
+
+void update_span(const OptimizerOptions& options, const UpdateSpan& span,
+                 const StepScalars& scalars, ThreadPool& pool, Isa isa = best_isa());
+
+}  // namespace zeroshard
