@@ -4,9 +4,10 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS zeroshard_core zeroshard_device zeroshard_comm zeroshard_precision zeroshard_optim
-        EXPORT zeroshardTargets)
-if(TARGET zeroshard_torch_device)
-  install(TARGETS zeroshard_torch_device EXPORT zeroshardTargets)
+        zeroshard_tier EXPORT zeroshardTargets)
+if(TARGET zeroshard_engine)
+  install(TARGETS zeroshard_torch_device zeroshard_torch_optim zeroshard_engine
+          EXPORT zeroshardTargets)
 endif()
 install(TARGETS zeroshard_cli)
 

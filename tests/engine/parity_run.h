@@ -1,0 +1,34 @@
+// Trains the small model on ranks that are threads and returns all that must not change.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/support/test_model.h"
+#include "zeroshard/engine/engine.h"
+
+namespace zeroshard::test {
+
+struct RunPlan {
+  EngineOptions options = {};
+  ModelShape shape = {};
+  int ranks = 1;
+  int steps = 10;
+  int rows = 12;  // of a global micro-batch; divided among the ranks
+  bool init = false;
+};
+
+struct Trace {
+  std::vector<double> losses;  // by step and rank
+  std::vector<double> norms;
+  std::vector<bool> applied;
+  std::vector<float> weights;  // all parameters at the end, in full
+
+  bool operator==(const Trace&) const = default;
+};
+
+Trace train(const RunPlan& plan);
+std::string difference(const Trace& a, const Trace& b);
+
+}  // namespace zeroshard::test

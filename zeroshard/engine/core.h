@@ -1,0 +1,155 @@
+// The engine without modules: it is given units (a name, a list of parameters) and told when each
+// is used. Unit<M> in C++ and the module hooks in Python are thin callers of it.
+//
+//   core.before_forward(unit);  ... the unit computes ...  core.after_forward(unit);
+//   core.expect_backward(unit);            // its outputs will be differentiated
+//   core.before_backward(unit);            // a gradient of an output has arrived
+//   core.after_backward(unit);             // the gradients of its inputs are there
+//
+// Gradients are taken at the parameters' accumulator nodes and never reach `.grad`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "zeroshard/base/thread_pool.h"
+#include "zeroshard/comm/communicator.h"
+#include "zeroshard/comm/ledger.h"
+#include "zeroshard/engine/flat_unit.h"
+#include "zeroshard/engine/gatherer.h"
+#include "zeroshard/engine/gradient_hooks.h"
+#include "zeroshard/engine/optimizer_states.h"
+#include "zeroshard/engine/options.h"
+#include "zeroshard/engine/reducer.h"
+#include "zeroshard/optim/options.h"
+#include "zeroshard/precision/loss_scaler.h"
+#include "zeroshard/precision/options.h"
+
+namespace zeroshard {
+
+struct EngineOptions {
+  ZeroOptions zero = {};
+  PrecisionOptions precision = {};
+  std::int64_t accumulation_steps = 1;
+  // Parameter groups. A parameter is in the one that `group_of` gives for its name; without it in
+  // the first. Learning rates may change between steps.
+  std::vector<OptimizerOptions> groups = {AdamOptions{}};
+  std::function<int(const std::string& parameter)> group_of = {};
+  Device device = kCpu;
+  int threads = 0;  // of the optimizer; 0: one per usable CPU
+};
+
+struct StepResult {
+  bool boundary = false;       // else gradients were only accumulated
+  bool applied = false;        // false where a gradient was not finite
+  double gradient_norm = 0.0;  // unscaled, before clipping
+  double loss_scale = 1.0;     // that the gradients were made with
+};
+
+class Core {
+ public:
+  // Every rank passes the same units in the same order: forward's, as far as is known.
+  Core(const std::vector<UnitSpec>& units, const EngineOptions& options, Communicator& comm);
+  Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMemory> memory,
+       EngineOptions options, Communicator& comm);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  // How a unit is to be laid out, for those who make them one by one (Init).
+  static FlatUnitOptions unit_options(const EngineOptions& options, const UnitSpec& unit,
+                                      const Communicator& comm);
+
+  void before_forward(std::size_t unit);
+  void after_forward(std::size_t unit);
+  void expect_backward(std::size_t unit);
+  void before_backward(std::size_t unit);
+  void after_backward(std::size_t unit);
+  // Whether a backward is under way: a forward inside it recomputes. It gathers where needed; what
+  // it has gathered stays until the recompute ends.
+  bool recomputes() const { return in_backward_; }
+  void end_recompute(std::size_t held_before);
+  std::size_t recompute_holds() const { return recompute_held_.size(); }
+
+  // Scales, differentiates, reduces. The loss is one number.
+  void backward(const at::Tensor& loss);
+  // Acts at the accumulation boundary.
+  StepResult step();
+  // Finishes everything asynchronous: parameters and states read as after step().
+  void quiesce();
+
+  // A unit's full parameters, between phases. Collective. `changed`: the shards and masters take
+  // over what was written into them, by all ranks or by rank `from`.
+  void gather_full(std::size_t unit);
+  void release_full(std::size_t unit, bool changed, int from = -1);
+
+  std::size_t units() const { return flat_.size(); }
+  const std::shared_ptr<CoreLink>& link() const { return link_; }
+  const FlatUnit& unit(std::size_t index) const { return *flat_[index]; }
+  const OptimizerStates& states() const { return *states_; }
+  std::vector<OptimizerOptions>& parameter_groups() { return options_.groups; }
+  const LossScaler& scaler() const { return scaler_; }
+  MemoryLedger& memory() const { return memory_->ledger(); }
+  TrafficLedger& traffic() { return traffic_; }
+  Communicator& comm() { return *gathers_; }
+  // Parameters that had no gradient on any rank in the last step, by name.
+  const std::vector<std::string>& without_gradient() const { return without_gradient_; }
+
+ private:
+  friend class GradientHook;
+
+  void make_gatherer();
+  void make_reducer();
+  void make_states();
+  void capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient);
+  void open_backward();
+  void close_backward();
+  void drop_backward();
+  void finish_unit(std::size_t unit);
+  bool at_boundary() const;
+  bool stage_keeps_local() const { return stage_.gradients_accumulating == Placement::partial; }
+  void reduce_if_none_did();
+  struct Agreement {
+    double norm = 0.0;
+    std::vector<bool> present = {};  // by trainable parameter, over all ranks
+    bool order_changed = false;      // on rank 0
+  };
+  Agreement agree();
+  double own_sum_of_squares();
+  void apply(const Agreement& agreed, float factor);
+  void adopt_order();
+
+  EngineOptions options_;
+  const Stage stage_;
+  TrafficLedger traffic_;
+  std::unique_ptr<Communicator> gathers_;     // parameters
+  std::unique_ptr<Communicator> reductions_;  // gradients: ranks may reach them in another order
+  std::shared_ptr<StateMemory> memory_;
+  ThreadPool pool_;
+  std::vector<std::unique_ptr<FlatUnit>> flat_;
+  std::optional<std::size_t> root_;
+  std::unique_ptr<Gatherer> gatherer_;
+  std::unique_ptr<Reducer> reducer_;
+  std::unique_ptr<OptimizerStates> states_;
+  LossScaler scaler_;
+  std::shared_ptr<CoreLink> link_;
+  std::vector<GradientHandle> hooks_;
+
+  std::mutex mutex_;
+  bool in_backward_ = false;
+  std::vector<int> pending_;  // uses whose backward has not ended
+  std::vector<bool> held_;    // in backward
+  std::vector<std::size_t> recompute_held_;
+  std::int64_t micro_steps_ = 0;  // step() calls since the last boundary
+  std::int64_t steps_ = 0;
+  std::vector<std::string> without_gradient_;
+};
+
+}  // namespace zeroshard

@@ -1,0 +1,201 @@
+// Backward and step of the core.
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full_like.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "zeroshard/base/check.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/engine/core.h"
+#include "zeroshard/optim/sum_of_squares.h"
+#include "zeroshard/optim/update_tensors.h"
+#include "zeroshard/precision/gradient_scale.h"
+
+namespace zeroshard {
+namespace {
+
+void refuse_unfit(const at::Tensor& loss) {
+  if (loss.numel() == 1 && loss.requires_grad()) return;
+  throw StateError({.what = "backward needs a loss of one number that depends on parameters",
+                    .value = std::to_string(loss.numel()) + " numbers" +
+                             (loss.requires_grad() ? "" : ", no gradient"),
+                    .remedy = "reduce it with mean() or sum(), with gradients enabled"});
+}
+
+}  // namespace
+
+void Core::backward(const at::Tensor& loss) {
+  refuse_unfit(loss);
+  {
+    const std::lock_guard lock(mutex_);
+    if (in_backward_) throw StateError({.what = "backward() was called inside a backward"});
+    gatherer_->finish_phase();
+    in_backward_ = true;
+    reducer_->begin_backward(at_boundary() || !stage_keeps_local());
+  }
+  const double scale = scaler_.scale() / static_cast<double>(options_.accumulation_steps);
+  try {
+    torch::autograd::backward({loss}, {at::full_like(loss, scale)});
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    drop_backward();
+    throw;
+  }
+  const std::lock_guard lock(mutex_);
+  close_backward();
+}
+
+// A rank may have had nothing to differentiate; the others' reductions wait for its zeros.
+void Core::reduce_if_none_did() {
+  if (reducer_->has_reduced()) return;
+  reducer_->begin_backward(true);
+  reducer_->end_backward();
+}
+
+StepResult Core::step() {
+  const std::lock_guard lock(mutex_);
+  const at::NoGradGuard no_grad;
+  if (in_backward_) throw StateError({.what = "step() was called inside a backward"});
+  gatherer_->finish_phase();
+  if (!at_boundary()) {
+    ++micro_steps_;
+    return {};
+  }
+  micro_steps_ = 0;
+  reduce_if_none_did();
+  reducer_->wait_for_own_spans();
+  const Agreement agreed = agree();
+  const ClipInputs clip{.scaled_norm = agreed.norm,
+                        .loss_scale = scaler_.scale(),
+                        .clip = options_.precision.gradient_clipping};
+  const bool skip = should_skip(options_.precision, agreed.norm);
+  if (!skip) apply(agreed, gradient_factor(clip));
+  reducer_->end_step();
+  pending_.assign(pending_.size(), 0);
+  if (agreed.order_changed) adopt_order();
+  ++steps_;
+  const StepResult result{.boundary = true,
+                          .applied = !skip,
+                          .gradient_norm = unscaled_norm(clip),
+                          .loss_scale = scaler_.scale()};
+  scaler_.update(skip);
+  return result;
+}
+
+double Core::own_sum_of_squares() {
+  double sum = 0.0;
+  for (const Reducer::UnitGradients& unit : reducer_->units()) {
+    for (const GradientGroup& group : unit.groups) {
+      const Piece own = group.own_reduced();
+      sum += memory_->device() == kCpu
+                 ? sum_of_squares(own.data, own.dtype, own.count, pool_)
+                 : sum_of_squares_on(memory_->device(), own.data, own.dtype, own.count);
+    }
+  }
+  return sum;
+}
+
+// One small message from each rank: its sum of squares, which parameters had a gradient, and
+// whether units came in another order than planned.
+Core::Agreement Core::agree() {
+  std::vector<std::uint8_t> mine(sizeof(double) + 1);
+  const double own = own_sum_of_squares();
+  std::memcpy(mine.data(), &own, sizeof(own));
+  const GatherSchedule& schedule = gatherer_->schedule();
+  const Phase& seen = schedule.observed(PhaseKind::train_forward);
+  mine[sizeof(double)] = !seen.empty() && seen != schedule.planned(PhaseKind::train_forward);
+  for (const Reducer::UnitGradients& unit : reducer_->units()) {
+    for (const bool present : unit.present) mine.push_back(present ? 1 : 0);
+  }
+  const auto bytes = static_cast<std::int64_t>(mine.size());
+  const int ranks = reductions_->world_size();
+  std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(ranks));
+  reductions_
+      ->all_gather_into({{ConstPiece{mine.data(), bytes, DType::uint8},
+                          Piece{all.data(), bytes * ranks, DType::uint8}}},
+                        "norm")
+      .wait();
+  Agreement agreed{.present = std::vector<bool>(mine.size() - sizeof(double) - 1)};
+  agreed.order_changed = all[sizeof(double)] != 0;
+  double sum = 0.0;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
+    const std::uint8_t* const from = all.data() + rank * mine.size();
+    double part = 0.0;
+    std::memcpy(&part, from, sizeof(part));
+    sum += part;
+    for (std::size_t i = 0; i < agreed.present.size(); ++i) {
+      if (from[sizeof(double) + 1 + i] != 0) agreed.present[i] = true;
+    }
+  }
+  agreed.norm = std::sqrt(sum);
+  return agreed;
+}
+
+// In forward order: the next forward waits for each unit as it comes to it, and for no more.
+void Core::apply(const Agreement& agreed, float factor) {
+  reducer_->wait();
+  const UpdateSettings settings{options_.groups, factor};
+  without_gradient_.clear();
+  auto next = agreed.present.begin();
+  for (std::size_t i = 0; i < flat_.size(); ++i) {
+    const auto count = static_cast<std::ptrdiff_t>(flat_[i]->parameters().size());
+    const std::vector<bool> present(next, next + count);
+    next += count;
+    for (std::size_t p = 0; p < present.size(); ++p) {
+      const NamedParameter& parameter = flat_[i]->parameters()[p];
+      if (!present[p] && parameter.tensor.requires_grad()) {
+        without_gradient_.push_back(parameter.name);
+      }
+    }
+    gatherer_->wait(i);
+    states_->update(i, reducer_->units()[i], present, settings);
+    if (stage_.optimizer_states == Placement::sharded) gatherer_->refresh(i);
+  }
+  if (root_) gatherer_->wait(*root_);  // nobody will announce its use
+}
+
+// All take rank 0's order, from the next pass on.
+void Core::adopt_order() {
+  GatherSchedule& schedule = gatherer_->schedule();
+  for (const PhaseKind phase : {PhaseKind::train_forward, PhaseKind::backward}) {
+    const Phase& seen = schedule.observed(phase);
+    auto count = static_cast<std::int32_t>(seen.size());
+    reductions_->broadcast({&count, 1, DType::int32}, 0, "order").wait();
+    std::vector<std::int32_t> order(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < std::min(order.size(), seen.size()); ++i) {
+      order[i] = static_cast<std::int32_t>(seen[i]);
+    }
+    reductions_->broadcast({order.data(), count, DType::int32}, 0, "order").wait();
+    schedule.plan(phase, Phase(order.begin(), order.end()));
+  }
+}
+
+void Core::quiesce() {
+  const std::lock_guard lock(mutex_);
+  gatherer_->finish_phase();
+  gatherer_->wait_for_all();
+}
+
+void Core::gather_full(std::size_t unit) {
+  const std::lock_guard lock(mutex_);
+  gatherer_->finish_phase();
+  gatherer_->hold(unit);
+}
+
+void Core::release_full(std::size_t unit, bool changed, int from) {
+  const std::lock_guard lock(mutex_);
+  const at::NoGradGuard no_grad;
+  if (changed) {
+    for (std::size_t group = 0; from >= 0 && group < flat_[unit]->groups(); ++group) {
+      gathers_->broadcast(flat_[unit]->full_piece(group), from, flat_[unit]->name()).wait();
+    }
+    flat_[unit]->take_over_full();
+    states_->refresh_masters(unit);
+  }
+  gatherer_->unhold(unit);
+}
+
+}  // namespace zeroshard

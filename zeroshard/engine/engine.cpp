@@ -1,0 +1,104 @@
+#include "zeroshard/engine/engine.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "zeroshard/base/error.h"
+
+namespace zeroshard {
+namespace {
+
+// A unit that Init has made must hold what the finished tree says it holds.
+void check_made(const FlatUnit& made, const UnitSpec& spec) {
+  const auto& has = made.parameters();
+  const bool same = std::ranges::equal(
+      has, spec.parameters, [](const NamedParameter& a, const NamedParameter& b) {
+        return a.tensor.unsafeGetTensorImpl() == b.tensor.unsafeGetTensorImpl();
+      });
+  if (same) return;
+  throw StateError({.what = "parameters have moved since the unit was made under Init",
+                    .value = "unit " + spec.name,
+                    .remedy = "tie parameters inside a unit's constructor, or build without Init"});
+}
+
+std::vector<std::string> names_of(const UnitSpec& spec) {
+  std::vector<std::string> names;
+  for (const NamedParameter& parameter : spec.parameters) names.push_back(parameter.name);
+  return names;
+}
+
+}  // namespace
+
+Engine::Engine(torch::nn::Module& model, EngineOptions options, Communicator& comm) {
+  const std::vector<FoundUnit> found = find_units(model);
+  std::shared_ptr<StateMemory> memory;
+  std::vector<std::unique_ptr<FlatUnit>> made(found.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    made[i] = found[i].unit == nullptr ? nullptr : found[i].unit->take_made();
+    if (!made[i]) continue;
+    check_made(*made[i], found[i].spec);
+    made[i]->rename(found[i].spec.name, names_of(found[i].spec));
+    memory = made[i]->memory();
+  }
+  if (!memory) memory = std::make_shared<StateMemory>(options.device);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (made[i]) continue;
+    const UnitSpec& spec = found[i].spec;
+    made[i] = std::make_unique<FlatUnit>(spec, Core::unit_options(options, spec, comm), memory);
+  }
+  core_ = std::make_unique<Core>(std::move(made), std::move(memory), std::move(options), comm);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i].unit == nullptr) continue;
+    found[i].unit->attach({core_->link(), i});
+    attached_.push_back(found[i].unit);
+  }
+}
+
+Engine::~Engine() = default;
+
+std::unique_ptr<FullParams> Engine::full_params(FullParams::Access access) {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < core_->units(); ++i) all.push_back(i);
+  return std::make_unique<FullParams>(*core_, all, access);
+}
+
+std::unique_ptr<FullParams> Engine::full_params(const std::vector<std::string>& units,
+                                                FullParams::Access access) {
+  std::vector<std::size_t> wanted;
+  for (const std::string& name : units) {
+    std::size_t i = 0;
+    while (i < core_->units() && core_->unit(i).name() != name) ++i;
+    if (i == core_->units()) {
+      throw StateError({.what = "there is no unit of that name", .value = name});
+    }
+    wanted.push_back(i);
+  }
+  return std::make_unique<FullParams>(*core_, wanted, access);
+}
+
+void Engine::visit_parameters(const Visitor& visit) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < core_->units(); ++i) {
+    const FullParams scope(*core_, {i}, {});
+    for (const NamedParameter& parameter : core_->unit(i).parameters()) {
+      visit(parameter.name, parameter.tensor);
+    }
+  }
+}
+
+FullParams::FullParams(Core& core, std::vector<std::size_t> units, Access access)
+    : core_(core), units_(std::move(units)), access_(access) {
+  for (const std::size_t unit : units_) core_.gather_full(unit);
+}
+
+FullParams::~FullParams() noexcept(false) {
+  // Where an exception ends the scope, what was written half is forgotten.
+  const bool changed = access_.writes && std::uncaught_exceptions() == exceptions_at_birth_;
+  for (const std::size_t unit : units_) core_.release_full(unit, changed, access_.from);
+}
+
+}  // namespace zeroshard

@@ -1,0 +1,76 @@
+// ZeRO for a C++ model: stages as placements, one call for backward, one for the step.
+//
+//   auto engine = zeroshard::Engine(model, options, comm);   // finds the Units; the rest is the
+//   root for (auto& batch : loader) {
+//     auto loss = model->forward(batch);
+//     engine.backward(loss);                                  // scales, differentiates, reduces
+//     engine.step();                                          // acts at the accumulation boundary
+//   }
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/nn/module.h>
+
+#include "zeroshard/engine/core.h"
+#include "zeroshard/engine/find_units.h"
+
+namespace zeroshard {
+
+// Full parameters, readable while it lives. Collective: all ranks make and destroy it together.
+class FullParams {
+ public:
+  // `writes`: what this scope's holder writes into parameters becomes theirs. All ranks write the
+  // same; or one does, and `from` is its number.
+  struct Access {
+    bool writes = false;
+    int from = -1;
+  };
+  FullParams(Core& core, std::vector<std::size_t> units, Access access);
+  ~FullParams() noexcept(false);
+  FullParams(const FullParams&) = delete;
+  FullParams& operator=(const FullParams&) = delete;
+
+ private:
+  Core& core_;
+  const std::vector<std::size_t> units_;
+  const Access access_;
+  const int exceptions_at_birth_ = std::uncaught_exceptions();
+};
+
+class Engine {
+ public:
+  Engine(torch::nn::Module& model, EngineOptions options, Communicator& comm);
+  // A holder, as TORCH_MODULE makes them.
+  template <typename Holder>
+  requires requires(Holder& holder) { holder.ptr(); }
+  Engine(Holder& model, EngineOptions options, Communicator& comm)
+      : Engine(static_cast<torch::nn::Module&>(*model), std::move(options), comm) {}
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void backward(const at::Tensor& loss) { core_->backward(loss); }
+  StepResult step() { return core_->step(); }
+  // Finishes everything asynchronous.
+  void finish() { core_->quiesce(); }
+
+  // Of all units, or of those named.
+  std::unique_ptr<FullParams> full_params(FullParams::Access access = {});
+  std::unique_ptr<FullParams> full_params(const std::vector<std::string>& units,
+                                          FullParams::Access access = {});
+  // Every parameter in full, one unit at a time.
+  using Visitor = std::function<void(const std::string& name, const at::Tensor& full)>;
+  void visit_parameters(const Visitor& visit);
+
+  Core& core() { return *core_; }
+
+ private:
+  std::unique_ptr<Core> core_;
+  std::vector<UnitBase*> attached_;
+};
+
+}  // namespace zeroshard

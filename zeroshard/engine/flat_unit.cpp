@@ -1,0 +1,202 @@
+#include "zeroshard/engine/flat_unit.h"
+
+#include <limits>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include "zeroshard/base/check.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/engine/tensors.h"
+#include "zeroshard/layout/alignment.h"
+
+namespace zeroshard {
+namespace {
+
+UnitLayout layout_of(const UnitSpec& spec, const FlatUnitOptions& options) {
+  std::vector<ParameterShape> shapes;
+  for (const NamedParameter& parameter : spec.parameters) {
+    const DType own = dtype_of(parameter.tensor, parameter.name);
+    shapes.push_back({.name = parameter.name,
+                      .dims = parameter.tensor.sizes().vec(),
+                      .dtype = options.dtype.value_or(own),
+                      .trainable = parameter.tensor.requires_grad()});
+  }
+  return {spec.name, std::move(shapes), options.world_size};
+}
+
+}  // namespace
+
+FlatUnit::FlatUnit(const UnitSpec& spec, const FlatUnitOptions& options,
+                   std::shared_ptr<StateMemory> memory)
+    : layout_(layout_of(spec, options)),
+      parameters_(spec.parameters),
+      options_(options),
+      memory_(std::move(memory)),
+      device_(memory_->device()),
+      has_call_point_(spec.has_call_point),
+      groups_(layout_.groups().size()),
+      state_(options.resident ? ParameterState::ready : ParameterState::sharded) {
+  const at::NoGradGuard no_grad;
+  for (const NamedParameter& parameter : parameters_) {
+    trainable_.push_back(parameter.tensor.requires_grad());
+  }
+  if (!options_.resident && device_ == kCpu) {
+    released_ = std::make_unique<ReleasedRange>(name(), gathered_bytes());
+  } else if (!options_.resident && options_.poison) {
+    const auto floats = at::TensorOptions().dtype(at::kFloat).device(to_torch(device_));
+    poison_ = at::full({gathered_bytes() / 4 + 1}, std::numeric_limits<float>::quiet_NaN(), floats);
+  }
+  for (std::size_t index = 0; index < groups_.size(); ++index) make_group(index);
+}
+
+FlatUnit::~FlatUnit() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& parameter = parameters_[i].tensor;
+    if (parameter.storage().unsafeGetStorageImpl() !=
+        groups_[layout_.locate(i).group].flat.storage().unsafeGetStorageImpl()) {
+      continue;  // it has been given other memory since
+    }
+    parameter.set_data(resident() ? parameter.data().clone() : parameter.data().new_empty({0}));
+  }
+}
+
+void FlatUnit::rename(const std::string& unit, const std::vector<std::string>& parameters) {
+  std::vector<ParameterShape> shapes = layout_.parameters();
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    shapes[i].name = parameters_[i].name = parameters[i];
+  }
+  layout_ = UnitLayout(unit, std::move(shapes), options_.world_size);
+  if (released_) released_->rename(unit);
+}
+
+void FlatUnit::make_group(std::size_t index) {
+  const FlatGroup& group = layout_.groups()[index];
+  Group& made = groups_[index];
+  made.shard_bytes = group.layout.shard_numel() * bytes_of(group.dtype);
+  made.full_bytes = group.layout.padded_numel() * bytes_of(group.dtype);
+  const std::int64_t numel =
+      options_.resident ? group.layout.padded_numel() : group.layout.shard_numel();
+  made.owned = memory_->allocate(Category::parameters, Tier::device, numel * bytes_of(group.dtype));
+  const at::Tensor owned = tensor_over(made.owned.data(), numel, group.dtype, device_);
+  owned.zero_();  // padding is zero, always
+  copy_values(group, owned);
+  void* const data = options_.resident ? made.owned.data() : released_data(index);
+  made.flat = tensor_over(data, group.layout.padded_numel(), group.dtype, device_);
+  make_views(group, made.flat);
+}
+
+// The whole group, or what the rank owns of it.
+void FlatUnit::copy_values(const FlatGroup& group, const at::Tensor& into) const {
+  const int ranks = options_.resident ? group.layout.world_size() : 1;
+  for (int i = 0; i < ranks; ++i) {
+    const int rank = options_.resident ? i : options_.rank;
+    const std::int64_t origin = options_.resident ? group.layout.shard(rank).begin() : 0;
+    for (const ParameterPiece& piece : group.layout.pieces(rank)) {
+      const at::Tensor& parameter = parameters_[group.parameters[piece.parameter]].tensor;
+      const at::Tensor values = parameter.detach().reshape({-1}).narrow(
+          0, piece.within_parameter.begin(), piece.within_parameter.size());
+      into.narrow(0, origin + piece.shard_offset, values.numel()).copy_(values);
+    }
+  }
+}
+
+void FlatUnit::make_views(const FlatGroup& group, const at::Tensor& flat) {
+  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+    at::Tensor& parameter = parameters_[group.parameters[i]].tensor;
+    const Span& span = group.layout.parameter_span(i);
+    parameter.set_data(flat.narrow(0, span.begin(), span.size()).view(parameter.sizes()));
+  }
+}
+
+void* FlatUnit::released_data(std::size_t group) const {
+  const std::int64_t offset = layout_.groups()[group].gathered_offset_bytes;
+  if (released_) return static_cast<std::byte*>(released_->data()) + offset;
+  return poison_.defined() ? poison_.mutable_data_ptr() : nullptr;
+}
+
+void FlatUnit::point_at(Group& group, void* data) const {
+  group.flat.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+      c10::DataPtr(data, to_torch(device_)));
+}
+
+void* FlatUnit::shard(std::size_t group) const {
+  const Group& of = groups_[group];
+  const std::int64_t offset = options_.resident ? options_.rank * of.shard_bytes : 0;
+  return static_cast<std::byte*>(of.owned.data()) + offset;
+}
+
+Piece FlatUnit::shard_piece(std::size_t group) const {
+  const FlatGroup& of = layout_.groups()[group];
+  return {shard(group), of.layout.shard_numel(), of.dtype, device_.kind};
+}
+
+void* FlatUnit::full(std::size_t group) const {
+  ZS_CHECK(state_ != ParameterState::sharded, "unit {} has no full buffer", name());
+  return groups_[group].flat.storage().unsafeGetStorageImpl()->mutable_data();
+}
+
+Piece FlatUnit::full_piece(std::size_t group) const {
+  const FlatGroup& of = layout_.groups()[group];
+  return {full(group), of.layout.padded_numel(), of.dtype, device_.kind};
+}
+
+void FlatUnit::begin_gather(void* full_memory) {
+  ZS_CHECK(!resident(), "unit {} is gathered already", name());
+  move_to(state_, ParameterState::gathering, name());
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    point_at(groups_[i],
+             static_cast<std::byte*>(full_memory) + layout_.groups()[i].gathered_offset_bytes);
+  }
+}
+
+void FlatUnit::release() {
+  ZS_CHECK(!resident(), "unit {} is never released", name());
+  move_to(state_, ParameterState::sharded, name());
+  for (std::size_t i = 0; i < groups_.size(); ++i) point_at(groups_[i], released_data(i));
+}
+
+void FlatUnit::take_over_full() {
+  if (resident()) return;  // the shard is a part of it
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const FlatGroup& group = layout_.groups()[i];
+    const at::Tensor whole =
+        tensor_over(full(i), group.layout.padded_numel(), group.dtype, device_);
+    const Span own = group.layout.shard(options_.rank);
+    tensor_over(shard(i), own.size(), group.dtype, device_)
+        .copy_(whole.narrow(0, own.begin(), own.size()));
+  }
+}
+
+std::vector<GatherPair> FlatUnit::gather_pairs(bool refresh) const {
+  std::vector<GatherPair> pairs;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const FlatGroup& group = layout_.groups()[i];
+    if (refresh && !group.trainable) continue;
+    pairs.push_back({shard_piece(i).read(), full_piece(i)});
+  }
+  return pairs;
+}
+
+void FlatUnit::check_intact() const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const NamedParameter& parameter = parameters_[i];
+    const at::Tensor& flat = groups_[layout_.locate(i).group].flat;
+    if (parameter.tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() !=
+        flat.storage().unsafeGetStorageImpl()) {
+      throw StateError({.what = "a parameter has been given other memory behind the engine's back",
+                        .value = fmt::format("{} of unit {}", parameter.name, name()),
+                        .remedy = "call module.to() and the like before the engine is made"});
+    }
+    if (parameter.tensor.requires_grad() != trainable_[i]) {
+      throw StateError({.what = "requires_grad has changed since the engine was made",
+                        .value = fmt::format("{} of unit {}", parameter.name, name()),
+                        .remedy = "freeze parameters before, or make a new engine"});
+    }
+  }
+}
+
+}  // namespace zeroshard

@@ -1,0 +1,77 @@
+// Which gathers to issue when a unit is reached. A gather is a collective, so every rank must issue
+// the same ones in the same order, whichever units it happens to use: the order comes from a plan.
+//
+// Reaching a unit issues all planned before it (those that were skipped are dropped again) and some
+// ahead. What a phase leaves over is issued when it ends. A use that the plan does not know issues
+// a gather of its own, and must happen on all ranks. Pure: no memory, no messages.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "zeroshard/layout/prefetch.h"
+
+namespace zeroshard {
+
+enum class PhaseKind { train_forward, backward, eval };
+
+class GatherSchedule {
+ public:
+  // Before the first pass, forward is expected in the order of the list and backward in reverse.
+  // Units that are `resident` are never gathered.
+  GatherSchedule(std::vector<GatherUnit> units, std::vector<bool> resident, GatherLimits limits);
+
+  // In this order: gather each; the ones marked are skipped units, to be dropped as soon as they
+  // have arrived. Then release `unused`, which came ahead of time for nothing.
+  struct Gather {
+    std::size_t unit = 0;
+    bool drop = false;
+    bool operator==(const Gather&) const = default;
+  };
+  struct Actions {
+    std::vector<Gather> gathers = {};
+    std::vector<std::size_t> unused = {};
+  };
+
+  // The unit is about to be used. Ends the phase before where this is another one; a unit that
+  // comes round again ends the pass.
+  Actions reach(PhaseKind phase, std::size_t unit);
+  // The rest of the phase under way.
+  Actions finish();
+
+  // What the last complete pass of a phase looked like; empty before the first.
+  const Phase& observed(PhaseKind phase) const { return of(phase).seen; }
+  const Phase& planned(PhaseKind phase) const { return of(phase).planned; }
+  // From the next pass on. Between phases.
+  void plan(PhaseKind phase, const Phase& order);
+
+ private:
+  struct Plan {
+    Phase planned = {};  // all visits
+    Phase visits = {};   // those that need a gather
+    std::vector<std::size_t> ends = {};
+    Phase seen = {};
+  };
+
+  Plan& of(PhaseKind phase) { return plans_[static_cast<std::size_t>(phase)]; }
+  const Plan& of(PhaseKind phase) const { return plans_[static_cast<std::size_t>(phase)]; }
+  void begin(PhaseKind phase);
+  void issue(std::size_t end, std::size_t needed_from, Actions& actions);
+  void advance_to(std::size_t visit, Actions& actions);
+  void append_finish(Actions& actions);
+
+  const std::vector<GatherUnit> units_;
+  const std::vector<bool> resident_;
+  const GatherLimits limits_;
+  std::int64_t resident_numel_ = 0;
+  std::array<Plan, 3> plans_;
+
+  bool open_ = false;
+  PhaseKind phase_ = PhaseKind::train_forward;
+  std::size_t visited_ = 0;  // visits that are over, used or skipped
+  std::size_t issued_ = 0;   // visits whose gather was issued
+  Phase passing_ = {};       // what this pass has reached so far
+};
+
+}  // namespace zeroshard

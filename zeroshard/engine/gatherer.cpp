@@ -1,0 +1,130 @@
+#include "zeroshard/engine/gatherer.h"
+
+#include <utility>
+
+#include "zeroshard/base/check.h"
+#include "zeroshard/layout/alignment.h"
+
+namespace zeroshard {
+namespace {
+
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+}  // namespace
+
+GatherPoolMemory::GatherPoolMemory(const GatherPool& plan, StateMemory& memory) : memory_(memory) {
+  for (const SlotClass& of_size : plan.classes) {
+    for (std::int64_t i = 0; i < of_size.slots; ++i) {
+      slots_.emplace(of_size.slot_bytes,
+                     Slot{memory.allocate(Category::buffers, Tier::device, of_size.slot_bytes)});
+    }
+  }
+}
+
+void* GatherPoolMemory::take(std::int64_t bytes) {
+  const std::int64_t slot_bytes = checked_round_up(bytes, kBufferAlignmentBytes);
+  const auto [first, last] = slots_.equal_range(slot_bytes);
+  auto found = first;
+  while (found != last && found->second.taken) ++found;
+  if (found == last) {
+    found = slots_.emplace(slot_bytes,
+                           Slot{memory_.allocate(Category::buffers, Tier::device, slot_bytes)});
+  }
+  found->second.taken = true;
+  return found->second.buffer.data();
+}
+
+void GatherPoolMemory::give_back(void* slot) {
+  for (auto& [bytes, each] : slots_) {
+    if (each.buffer.data() != slot || !each.taken) continue;
+    each.taken = false;
+    return;
+  }
+  ZS_CHECK(false, "a slot that is not of this pool");
+}
+
+Gatherer::Gatherer(std::vector<FlatUnit*> units, GatherSchedule schedule, const GatherPool& plan,
+                   StateMemory& memory, Communicator& comm)
+    : schedule_(std::move(schedule)), pool_(plan, memory), comm_(comm) {
+  for (FlatUnit* unit : units) entries_.push_back({.unit = unit});
+}
+
+void Gatherer::reach(PhaseKind phase, std::size_t unit) {
+  run(schedule_.reach(phase, unit), unit);
+  ++entries_[unit].holds;
+  wait(unit);
+}
+
+void Gatherer::hold(std::size_t unit) {
+  gather(unit);
+  ++entries_[unit].holds;
+  wait(unit);
+}
+
+void Gatherer::unhold(std::size_t unit) {
+  Entry& entry = entries_[unit];
+  ZS_CHECK_GT(entry.holds, 0, "unit {} is not held", entry.unit->name());
+  if (--entry.holds == 0) release(unit);
+}
+
+void Gatherer::finish_phase() { run(schedule_.finish(), kNone); }
+
+void Gatherer::drop_holds() {
+  for (std::size_t unit = 0; unit < entries_.size(); ++unit) {
+    entries_[unit].holds = 0;
+    release(unit);
+  }
+}
+
+// What is skipped is given up at once, so that catching up needs one buffer and not many.
+void Gatherer::run(const GatherSchedule::Actions& actions, std::size_t needed) {
+  for (const std::size_t unit : actions.unused) {
+    if (unit != needed && entries_[unit].holds == 0) release(unit);
+  }
+  for (const GatherSchedule::Gather& each : actions.gathers) {
+    gather(each.unit);
+    if (each.drop && each.unit != needed && entries_[each.unit].holds == 0) release(each.unit);
+  }
+}
+
+void Gatherer::gather(std::size_t unit) {
+  Entry& entry = entries_[unit];
+  if (entry.unit->state() != ParameterState::sharded) return;
+  entry.slot = pool_.take(entry.unit->gathered_bytes());
+  entry.unit->begin_gather(entry.slot);
+  entry.handle = comm_.all_gather_into(entry.unit->gather_pairs(), entry.unit->name());
+}
+
+void Gatherer::gather_alone(std::size_t unit) {
+  gather(unit);
+  wait(unit);
+}
+
+void Gatherer::refresh(std::size_t unit) {
+  Entry& entry = entries_[unit];
+  if (!entry.unit->resident() || comm_.world_size() == 1) return;
+  entry.unit->begin_refresh();
+  entry.handle = comm_.all_gather_into(entry.unit->gather_pairs(true), entry.unit->name());
+}
+
+void Gatherer::wait(std::size_t unit) {
+  Entry& entry = entries_[unit];
+  if (entry.unit->state() != ParameterState::gathering) return;
+  entry.handle.wait();
+  entry.handle = {};
+  entry.unit->end_gather();
+}
+
+void Gatherer::wait_for_all() {
+  for (std::size_t unit = 0; unit < entries_.size(); ++unit) wait(unit);
+}
+
+void Gatherer::release(std::size_t unit) {
+  Entry& entry = entries_[unit];
+  if (entry.unit->resident() || entry.unit->state() == ParameterState::sharded) return;
+  wait(unit);
+  entry.unit->release();
+  pool_.give_back(std::exchange(entry.slot, nullptr));
+}
+
+}  // namespace zeroshard

@@ -1,0 +1,82 @@
+// Gathers and releases units: runs the schedule's actions, keeps the pool of full buffers, and
+// waits for what is needed.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "zeroshard/comm/communicator.h"
+#include "zeroshard/engine/flat_unit.h"
+#include "zeroshard/engine/gather_schedule.h"
+#include "zeroshard/layout/pool.h"
+
+namespace zeroshard {
+
+// Full buffers of the sizes and numbers that the layout's plan gives; one more is allocated, and
+// kept, where units are used in a way that the plan did not foresee.
+class GatherPoolMemory {
+ public:
+  GatherPoolMemory(const GatherPool& plan, StateMemory& memory);
+
+  void* take(std::int64_t bytes);
+  void give_back(void* slot);
+
+ private:
+  struct Slot {
+    StateBuffer buffer;
+    bool taken = false;
+  };
+  StateMemory& memory_;
+  std::multimap<std::int64_t, Slot> slots_;  // by size
+};
+
+class Gatherer {
+ public:
+  // `plan` is empty where every unit is resident.
+  Gatherer(std::vector<FlatUnit*> units, GatherSchedule schedule, const GatherPool& plan,
+           StateMemory& memory, Communicator& comm);
+
+  // Before a use: gathers what is planned up to here and some ahead, and waits for the unit. It
+  // stays until as many unhold() as there were reach().
+  void reach(PhaseKind phase, std::size_t unit);
+  // The use is over; with the last one the unit is released.
+  void unhold(std::size_t unit);
+  // A use that the schedule need not know of: recomputing in backward.
+  void hold(std::size_t unit);
+  // The rest of what this phase planned, and nothing held or under way any more.
+  void finish_phase();
+  // After an exception: whatever is held is let go.
+  void drop_holds();
+
+  // After an update: the shard's new values to the other ranks, for units that are resident.
+  void refresh(std::size_t unit);
+  void wait(std::size_t unit);
+  void wait_for_all();
+
+  // For full-parameter scopes: outside of every phase.
+  void gather_alone(std::size_t unit);
+
+  int holds(std::size_t unit) const { return entries_[unit].holds; }
+  GatherSchedule& schedule() { return schedule_; }
+
+ private:
+  struct Entry {
+    FlatUnit* unit = nullptr;
+    Handle handle = {};
+    void* slot = nullptr;
+    int holds = 0;
+  };
+
+  void run(const GatherSchedule::Actions& actions, std::size_t needed);
+  void gather(std::size_t unit);
+  void release(std::size_t unit);
+
+  std::vector<Entry> entries_;
+  GatherSchedule schedule_;
+  GatherPoolMemory pool_;
+  Communicator& comm_;
+};
+
+}  // namespace zeroshard

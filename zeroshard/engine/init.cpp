@@ -1,0 +1,37 @@
+#include "zeroshard/engine/init.h"
+
+#include <utility>
+
+#include <ATen/Context.h>
+#include <fmt/format.h>
+
+namespace zeroshard {
+namespace {
+
+thread_local Init* innermost = nullptr;
+
+}  // namespace
+
+Init::Init(EngineOptions options, Communicator& comm, std::uint64_t seed)
+    : options_(std::move(options)),
+      comm_(comm),
+      memory_(std::make_shared<StateMemory>(options_.device)),
+      outer_(std::exchange(innermost, this)) {
+  at::manual_seed(seed);
+}
+
+Init::~Init() { innermost = outer_; }
+
+Init* Init::current() { return innermost; }
+
+// What nested units have adopted already is theirs.
+void Init::adopt(const torch::nn::Module& module, UnitBase& unit) {
+  UnitSpec spec{.name = fmt::format("unit {}", units_++), .parameters = {}};
+  for (const auto& parameter : module.named_parameters()) {
+    if (!adopted_.insert(parameter.value().unsafeGetTensorImpl()).second) continue;
+    spec.parameters.push_back({parameter.key(), parameter.value()});
+  }
+  unit.keep(std::make_unique<FlatUnit>(spec, Core::unit_options(options_, spec, comm_), memory_));
+}
+
+}  // namespace zeroshard

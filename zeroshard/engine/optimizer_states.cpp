@@ -1,0 +1,155 @@
+#include "zeroshard/engine/optimizer_states.h"
+
+#include <map>
+#include <utility>
+
+#include "zeroshard/base/check.h"
+#include "zeroshard/engine/tensors.h"
+#include "zeroshard/optim/update.h"
+#include "zeroshard/optim/update_tensors.h"
+
+namespace zeroshard {
+namespace {
+
+constexpr int kAbsent = -1;
+
+float* floats_at(const StateBuffer& buffer, std::int64_t offset) {
+  return static_cast<float*>(buffer.data()) + offset;
+}
+
+void* bytes_at(void* data, std::int64_t elements, DType dtype) {
+  return static_cast<std::byte*>(data) + elements * bytes_of(dtype);
+}
+
+}  // namespace
+
+OptimizerStates::OptimizerStates(const std::vector<FlatUnit*>& units,
+                                 std::vector<std::vector<int>> group_ids, int moments,
+                                 const Stage& stage, StateMemory& memory, ThreadPool& pool)
+    : sharded_(stage.optimizer_states == Placement::sharded), memory_(memory), pool_(pool) {
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    Unit& unit = units_.emplace_back(Unit{.flat = units[i],
+                                          .groups = std::vector<Group>(units[i]->groups()),
+                                          .group_ids = std::move(group_ids[i]),
+                                          .steps = {}});
+    unit.steps.assign(units[i]->parameters().size(), 0);
+    for (std::size_t group = 0; group < unit.groups.size(); ++group) {
+      make_group(unit, group, moments);
+    }
+  }
+}
+
+void OptimizerStates::make_group(Unit& unit, std::size_t group, int moments) {
+  const FlatGroup& flat = unit.flat->layout().groups()[group];
+  Group& made = unit.groups[group];
+  made.trainable = flat.trainable;
+  if (!flat.trainable) return;
+  const std::int64_t owned = sharded_ ? flat.layout.shard_numel() : flat.layout.padded_numel();
+  const std::int64_t bytes = owned * bytes_of(DType::fp32);
+  for (int i = 0; i < moments; ++i) {
+    made.moments.push_back(memory_.allocate(Category::moments, Tier::device, bytes));
+    tensor_over(made.moments.back().data(), owned, DType::fp32, memory_.device()).zero_();
+  }
+  if (flat.dtype == DType::fp32) return;  // a parameter is its own master
+  made.master = memory_.allocate(Category::master, Tier::device, bytes);
+  tensor_over(made.master.data(), owned, DType::fp32, memory_.device())
+      .copy_(tensor_over(owned_parameters(unit, group), owned, flat.dtype, memory_.device()));
+}
+
+void* OptimizerStates::owned_parameters(const Unit& unit, std::size_t group) const {
+  return sharded_ ? unit.flat->shard(group) : unit.flat->full(group);
+}
+
+void OptimizerStates::refresh_masters(std::size_t unit) {
+  Unit& of = units_[unit];
+  for (std::size_t group = 0; group < of.groups.size(); ++group) {
+    if (!of.groups[group].master) continue;
+    const GroupStates to = states(unit, group);
+    tensor_over(to.master, to.owned_numel, DType::fp32, memory_.device())
+        .copy_(tensor_over(owned_parameters(of, group), to.owned_numel,
+                           of.flat->layout().groups()[group].dtype, memory_.device()));
+  }
+}
+
+OptimizerStates::GroupStates OptimizerStates::states(std::size_t unit, std::size_t group) const {
+  const Unit& of = units_[unit];
+  const Group& made = of.groups[group];
+  const FlatLayout& layout = of.flat->layout().groups()[group].layout;
+  GroupStates states;
+  states.owned_numel = sharded_ ? layout.shard_numel() : layout.padded_numel();
+  states.master =
+      static_cast<float*>(made.master ? made.master.data() : owned_parameters(of, group));
+  for (std::size_t i = 0; i < made.moments.size(); ++i) {
+    states.moments[i] = floats_at(made.moments[i], 0);
+  }
+  return states;
+}
+
+void OptimizerStates::update(std::size_t unit, const Reducer::UnitGradients& gradients,
+                             const std::vector<bool>& present, const UpdateSettings& settings) {
+  Unit& of = units_[unit];
+  // Elements may share a pass where they share hyper-parameters and the number of updates so far.
+  std::map<std::pair<int, std::int64_t>, int> known;
+  std::vector<int> ids(of.steps.size(), kAbsent);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (!present[i]) continue;
+    ++of.steps[i];
+    ids[i] = known.try_emplace({of.group_ids[i], of.steps[i]}, static_cast<int>(i)).first->second;
+  }
+  for (std::size_t group = 0; group < of.groups.size(); ++group) {
+    if (!of.groups[group].trainable) continue;
+    const GradientGroup& gradient = gradients.groups[*gradients.group_of[group]];
+    std::vector<int> group_ids;
+    for (const std::size_t parameter : of.flat->layout().groups()[group].parameters) {
+      group_ids.push_back(ids[parameter]);
+    }
+    update_group(of, group, gradient, group_ids, settings);
+  }
+}
+
+std::vector<Segment> OptimizerStates::segments(const Unit& unit, std::size_t group,
+                                               const std::vector<int>& ids) const {
+  const FlatLayout& layout = unit.flat->layout().groups()[group].layout;
+  if (sharded_) return segments_of(layout, ids, unit.flat->rank());
+  std::vector<Segment> all;
+  for (int rank = 0; rank < layout.world_size(); ++rank) {
+    for (const Segment& segment : segments_of(layout, ids, rank)) all.push_back(segment);
+  }
+  return all;
+}
+
+void OptimizerStates::update_group(Unit& unit, std::size_t group, const GradientGroup& gradient,
+                                   const std::vector<int>& ids, const UpdateSettings& settings) {
+  const FlatGroup& flat = unit.flat->layout().groups()[group];
+  const Group& made = unit.groups[group];
+  const Piece reduced = sharded_ ? gradient.own_reduced() : gradient.all_reduced();
+  void* const parameters = owned_parameters(unit, group);
+  for (const Segment& segment : segments(unit, group, ids)) {
+    if (segment.hyper_parameters == kAbsent) continue;
+    const auto parameter = static_cast<std::size_t>(segment.hyper_parameters);
+    const std::int64_t at = segment.span.begin() - (sharded_ ? unit.flat->shard_begin(group) : 0);
+    UpdateSpan span{.gradient = bytes_at(reduced.data, at, reduced.dtype),
+                    .gradient_dtype = reduced.dtype,
+                    .count = segment.span.size()};
+    for (std::size_t i = 0; i < made.moments.size(); ++i) {
+      span.moments[i] = floats_at(made.moments[i], at);
+    }
+    if (made.master) {
+      span.master = floats_at(made.master, at);
+      span.parameter = bytes_at(parameters, at, flat.dtype);
+      span.parameter_dtype = flat.dtype;
+    } else {
+      span.master = static_cast<float*>(parameters) + at;
+    }
+    const OptimizerOptions& options =
+        settings.groups[static_cast<std::size_t>(unit.group_ids[parameter])];
+    const StepScalars scalars{settings.gradient_factor, unit.steps[parameter]};
+    if (memory_.device() == kCpu) {
+      update_span(options, span, scalars, pool_);
+    } else {
+      update_span_on(memory_.device(), options, span, scalars);
+    }
+  }
+}
+
+}  // namespace zeroshard

@@ -1,0 +1,266 @@
+#include "zeroshard/engine/reducer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "zeroshard/base/check.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/layout/alignment.h"
+
+namespace zeroshard {
+
+Reducer::Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& options,
+                 StateMemory& memory, Communicator& comm)
+    : plan_(options.gradients),
+      overlap_(options.overlap),
+      memory_(memory),
+      comm_(comm),
+      flat_units_(units),
+      units_(units.size()) {
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const UnitLayout& layout = units[i]->layout();
+    UnitGradients& unit = units_[i];
+    unit.present.assign(layout.parameters().size(), false);
+    unit.group_of.resize(layout.groups().size());
+    unit.groups.reserve(layout.groups().size());
+    for (std::size_t group = 0; group < layout.groups().size(); ++group) {
+      if (!layout.groups()[group].trainable) continue;
+      unit.group_of[group] = unit.groups.size();
+      unit.groups.emplace_back(layout.groups()[group], plan_, memory);
+    }
+  }
+  make_buckets(options.bucket_numel, options.last_unit);
+  if (plan_.packs()) make_ring(memory, options.overlap);
+}
+
+// In the order in which backward completes units: from the last to the first, the root at the end.
+void Reducer::make_buckets(std::int64_t bucket_numel, std::optional<std::size_t> last_unit) {
+  std::vector<std::size_t> order;
+  std::vector<std::int64_t> numels;
+  for (std::size_t i = units_.size(); i-- > 0;) {
+    if (i == last_unit) continue;
+    order.push_back(i);
+    numels.push_back(flat_units_[i]->layout().totals().trainable_padded_numel);
+  }
+  const BucketPlan plan(numels, bucket_numel);
+  for (const Bucket& bucket : plan.buckets()) {
+    const auto first = order.begin();
+    buckets_.push_back({.units = {first + static_cast<std::ptrdiff_t>(bucket.first_unit),
+                                  first + static_cast<std::ptrdiff_t>(bucket.end_unit)}});
+  }
+  if (last_unit) buckets_.push_back({.units = {*last_unit}});
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    std::int64_t offset = 0;
+    for (const std::size_t unit : buckets_[b].units) {
+      units_[unit].bucket = b;
+      units_[unit].bucket_offset = offset;
+      offset += flat_units_[unit]->layout().totals().trainable_padded_numel;
+    }
+    slot_bytes_ = std::max(slot_bytes_, buffer_bytes(offset, plan_.communication));
+  }
+}
+
+// One buffer fills while another is reduced.
+void Reducer::make_ring(StateMemory& memory, bool overlap) {
+  for (int i = 0; i < (overlap ? 2 : 1); ++i) {
+    slots_.push_back(std::make_unique<Slot>(
+        Slot{memory.allocate(Category::buffers, Tier::device, slot_bytes_)}));
+  }
+}
+
+void Reducer::begin_backward(bool reduces) {
+  ZS_CHECK(!in_backward_, "a backward inside a backward");
+  wait_for_own_spans();  // the last micro-step's have had all of forward to end
+  in_backward_ = true;
+  reduces_ = reduces;
+  has_reduced_ = has_reduced_ || reduces;
+  next_bucket_ = 0;
+  for (UnitGradients& unit : units_) {
+    unit.complete = false;
+    for (GradientGroup& group : unit.groups) {
+      const bool again = group.holds_reduced();
+      if (again && (plan_.keeps_local() || plan_.reduced != DType::fp32)) group.promote();
+      if (again || !plan_.keeps_local()) group.begin_generation();
+    }
+  }
+  for (BucketState& bucket : buckets_) {
+    bucket.incomplete = bucket.units.size();
+    bucket.launched = false;
+  }
+}
+
+void Reducer::capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient) {
+  UnitGradients& to = units_[unit];
+  if (to.state != GradientState::filling) {
+    move_to(to.state, GradientState::filling, flat_units_[unit]->name());
+  }
+  const UnitLayout::Location at = flat_units_[unit]->layout().locate(parameter);
+  const std::size_t group = *to.group_of[at.group];
+  to.groups[group].write(at.index, gradient, written_memory(to, group));
+  to.present[parameter] = true;
+}
+
+// Where gradients are written: null where that is the group's own memory.
+void* Reducer::written_memory(UnitGradients& unit, std::size_t group) {
+  return plan_.keeps_local() ? nullptr : bucket_memory(unit, group);
+}
+
+// The group's part of its bucket's buffer; null where reductions need none.
+void* Reducer::bucket_memory(UnitGradients& unit, std::size_t group) {
+  if (!plan_.packs()) return nullptr;
+  std::int64_t offset = unit.bucket_offset;
+  for (std::size_t i = 0; i < group; ++i) offset += unit.groups[i].padded_numel();
+  return static_cast<std::byte*>(take_slot(unit.bucket).buffer.data()) +
+         offset * bytes_of(plan_.communication);
+}
+
+// The bucket's own slot, or one that is free, or the one whose reduction began first. Where all
+// wait for gradients that come out of order, one more.
+Reducer::Slot& Reducer::take_slot(std::size_t bucket) {
+  BucketState& wants = buckets_[bucket];
+  if (wants.slot != nullptr) return *wants.slot;
+  Slot* oldest = nullptr;
+  for (const auto& slot : slots_) {
+    if (!slot->bucket) {
+      oldest = slot.get();
+      break;
+    }
+    const BucketState& has = buckets_[*slot->bucket];
+    const bool older = oldest == nullptr || *slot->bucket < *oldest->bucket;
+    if (has.launched && older) oldest = slot.get();
+  }
+  if (oldest == nullptr) {
+    slots_.push_back(std::make_unique<Slot>(
+        Slot{memory_.allocate(Category::buffers, Tier::device, slot_bytes_)}));
+    oldest = slots_.back().get();
+  }
+  if (oldest->bucket) finish(buckets_[*oldest->bucket]);
+  oldest->bucket = bucket;
+  wants.slot = oldest;
+  return *oldest;
+}
+
+void Reducer::complete(std::size_t unit) {
+  UnitGradients& done = units_[unit];
+  if (done.complete) return;
+  done.complete = true;
+  --buckets_[done.bucket].incomplete;
+  launch_what_is_complete();
+}
+
+void Reducer::end_backward() {
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) complete(unit);
+  in_backward_ = false;
+}
+
+void Reducer::launch_what_is_complete() {
+  if (!reduces_) return;
+  while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].incomplete == 0) {
+    launch(next_bucket_++);
+  }
+}
+
+void Reducer::launch(std::size_t bucket) {
+  BucketState& of = buckets_[bucket];
+  std::vector<ReducePair> pairs;
+  ReduceOptions options{.scale = plan_.after};
+  for (const std::size_t index : of.units) {
+    UnitGradients& unit = units_[index];
+    if (unit.groups.empty()) continue;
+    const std::string& name = flat_units_[index]->name();
+    if (unit.state != GradientState::filling) move_to(unit.state, GradientState::filling, name);
+    move_to(unit.state, GradientState::reducing, name);
+    options.accumulate = unit.groups.front().holds_reduced();
+    fill(unit, pairs);
+  }
+  of.launched = true;
+  if (!pairs.empty()) of.handle = comm_.reduce_scatter_into(pairs, options, label_of(of));
+  if (!overlap_ || pairs.empty()) finish(of);
+}
+
+// Makes the unit's gradients complete and adds what there is to send.
+void Reducer::fill(UnitGradients& unit, std::vector<ReducePair>& pairs) {
+  for (std::size_t i = 0; i < unit.groups.size(); ++i) {
+    GradientGroup& group = unit.groups[i];
+    group.fill_gaps(written_memory(unit, i));
+    if (plan_.world_size == 1) {
+      group.reduce_alone();
+    } else {
+      void* const packed = bucket_memory(unit, i);
+      group.pack(packed);
+      pairs.push_back(group.pair(packed));
+    }
+    group.note_reduction();
+  }
+}
+
+std::string Reducer::label_of(const BucketState& bucket) const {
+  const std::string& first = flat_units_[bucket.units.front()]->name();
+  if (bucket.units.size() == 1) return first;
+  return fmt::format("{} and {} more", first, bucket.units.size() - 1);
+}
+
+void Reducer::finish(BucketState& bucket) {
+  bucket.handle.wait();
+  bucket.handle = {};
+  if (bucket.slot != nullptr) bucket.slot->bucket.reset();
+  bucket.slot = nullptr;
+  for (const std::size_t index : bucket.units) {
+    UnitGradients& unit = units_[index];
+    if (unit.state != GradientState::reducing) continue;
+    move_to(unit.state, GradientState::reduced, flat_units_[index]->name());
+  }
+}
+
+void Reducer::wait_for_own_spans() {
+  for (BucketState& bucket : buckets_) {
+    if (bucket.launched) finish(bucket);
+  }
+}
+
+void Reducer::wait() {
+  wait_for_own_spans();
+  if (plan_.stage.gradients_reduced != Placement::replicated || plan_.world_size == 1) return;
+  std::vector<Handle> handles;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    std::vector<GatherPair> pairs;
+    for (const GradientGroup& group : units_[i].groups) {
+      pairs.push_back({group.own_reduced().read(), group.all_reduced()});
+    }
+    if (!pairs.empty()) {
+      handles.push_back(comm_.all_gather_into(pairs, flat_units_[i]->name()));
+    }
+  }
+  for (const Handle& handle : handles) handle.wait();
+}
+
+void Reducer::end_step() {
+  has_reduced_ = false;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    UnitGradients& unit = units_[i];
+    for (GradientGroup& group : unit.groups) group.end_step();
+    unit.present.assign(unit.present.size(), false);
+    if (unit.state == GradientState::reduced) {
+      move_to(unit.state, GradientState::empty, flat_units_[i]->name());
+    }
+  }
+}
+
+void Reducer::drop_backward() {
+  if (!in_backward_) return;
+  in_backward_ = false;
+  wait_for_own_spans();
+  for (BucketState& bucket : buckets_) {
+    if (bucket.slot != nullptr) bucket.slot->bucket.reset();
+    bucket.slot = nullptr;
+  }
+  for (UnitGradients& unit : units_) {
+    for (GradientGroup& group : unit.groups) group.end_step();
+    unit.present.assign(unit.present.size(), false);
+    unit.state = GradientState::empty;
+  }
+}
+
+}  // namespace zeroshard

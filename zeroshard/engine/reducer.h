@@ -1,0 +1,106 @@
+// Collects gradients during backward and reduces them bucket by bucket while backward goes on.
+//
+// Buckets are reduced in one order on all ranks; a unit that got no gradient brings zeros at its
+// turn. How buckets are cut changes no bit: each group's span is summed by itself.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "zeroshard/comm/communicator.h"
+#include "zeroshard/engine/flat_unit.h"
+#include "zeroshard/engine/gradient_group.h"
+#include "zeroshard/engine/unit_state.h"
+#include "zeroshard/layout/bucket_plan.h"
+#include "zeroshard/layout/pool.h"
+
+namespace zeroshard {
+
+struct ReducerOptions {
+  GradientPlan gradients;
+  std::int64_t bucket_numel = 0;
+  bool overlap = false;
+  std::optional<std::size_t> last_unit = {};  // the root: complete only when backward ends
+};
+
+class Reducer {
+ public:
+  Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& options, StateMemory& memory,
+          Communicator& comm);
+
+  // `reduces`: whether this backward's gradients, and those kept since, are reduced.
+  void begin_backward(bool reduces);
+  bool in_backward() const { return in_backward_; }
+  // Whether some backward of this step has reduced.
+  bool has_reduced() const { return has_reduced_; }
+  void capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient);
+  // No more gradients of this unit will come in this backward.
+  void complete(std::size_t unit);
+  // The same for all units.
+  void end_backward();
+  // After an exception: what this backward has brought so far is forgotten.
+  void drop_backward();
+
+  // Blocks until G is there, and all of it where it is replicated.
+  void wait();
+  void wait_for_own_spans();
+  // The optimizer has read G.
+  void end_step();
+
+  struct UnitGradients {
+    std::vector<GradientGroup> groups = {};
+    std::vector<std::optional<std::size_t>> group_of = {};  // by flat group: in `groups`
+    std::vector<bool> present = {};  // by parameter: a gradient came in this step, on this rank
+    GradientState state = GradientState::empty;
+    bool complete = false;  // in this backward
+    std::size_t bucket = 0;
+    std::int64_t bucket_offset = 0;  // in elements
+  };
+  const std::vector<UnitGradients>& units() const { return units_; }
+  std::vector<UnitGradients>& units() { return units_; }
+
+ private:
+  struct Slot {
+    StateBuffer buffer;
+    std::optional<std::size_t> bucket = {};  // whose gradients are in it
+  };
+  struct BucketState {
+    std::vector<std::size_t> units = {};  // in reduction order
+    std::size_t incomplete = 0;
+    Slot* slot = nullptr;
+    bool launched = false;
+    Handle handle = {};
+  };
+
+  void make_buckets(std::int64_t bucket_numel, std::optional<std::size_t> last_unit);
+  void make_ring(StateMemory& memory, bool overlap);
+  void* written_memory(UnitGradients& unit, std::size_t group);
+  void* bucket_memory(UnitGradients& unit, std::size_t group);
+  void fill(UnitGradients& unit, std::vector<ReducePair>& pairs);
+  Slot& take_slot(std::size_t bucket);
+  void launch_what_is_complete();
+  void launch(std::size_t bucket);
+  void finish(BucketState& bucket);
+  std::string label_of(const BucketState& bucket) const;
+
+  const GradientPlan plan_;
+  const bool overlap_;
+  StateMemory& memory_;
+  Communicator& comm_;
+  std::vector<FlatUnit*> flat_units_;
+  std::vector<UnitGradients> units_;
+  std::vector<BucketState> buckets_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::int64_t slot_bytes_ = 0;
+  std::size_t next_bucket_ = 0;
+  bool reduces_ = false;
+  bool in_backward_ = false;
+  bool has_reduced_ = false;
+};
+
+}  // namespace zeroshard

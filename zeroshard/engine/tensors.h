@@ -1,0 +1,24 @@
+// torch's words for ours.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "zeroshard/base/dtype.h"
+#include "zeroshard/device/device.h"
+
+namespace zeroshard {
+
+at::ScalarType to_torch(DType dtype);
+c10::Device to_torch(Device device);
+Device device_of(const at::Tensor& tensor);
+
+// Throws ConfigError naming the parameter where it has a dtype that is not trained here.
+DType dtype_of(const at::Tensor& tensor, const std::string& name);
+
+// A flat tensor over memory that somebody else keeps.
+at::Tensor tensor_over(void* data, std::int64_t numel, DType dtype, Device device);
+
+}  // namespace zeroshard

@@ -1,0 +1,48 @@
+// A unit as it is written in a C++ model: the module itself, gathered while it runs.
+//
+//   TORCH_MODULE(Block);                                     // struct BlockImpl :
+//   torch::nn::Module blocks->push_back(zeroshard::Unit<BlockImpl>(config));   // instead of
+//   Block(config)
+//
+// Without an engine a Unit is a plain module. Parameter names are the module's own. A forward()
+// whose arguments hold tensors in types of your own needs visit_tensors (visit_tensors.h) for them.
+#pragma once
+
+#include <utility>
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include "zeroshard/engine/init.h"
+#include "zeroshard/engine/unit_base.h"
+
+namespace zeroshard {
+
+template <typename Impl, typename Signature = decltype(&Impl::forward)>
+class UnitImpl;
+
+// forward() has the module's own signature, so that torch::nn::Sequential can hold it.
+template <typename Impl, typename Owner, typename Result, typename... Arguments>
+class UnitImpl<Impl, Result (Owner::*)(Arguments...)> : public Impl, public UnitBase {
+ public:
+  template <typename... Options>
+  explicit UnitImpl(Options&&... options) : Impl(std::forward<Options>(options)...) {
+    if (Init* init = Init::current()) init->adopt(*this, *this);
+  }
+
+  Result forward(Arguments... arguments) {
+    const auto body = [this](auto&&... each) -> Result {
+      return Impl::forward(std::forward<decltype(each)>(each)...);
+    };
+    return this->call(body, std::forward<Arguments>(arguments)...);
+  }
+};
+
+// A holder, as TORCH_MODULE makes them.
+template <typename Impl>
+class Unit : public torch::nn::ModuleHolder<UnitImpl<Impl>> {
+ public:
+  using torch::nn::ModuleHolder<UnitImpl<Impl>>::ModuleHolder;
+};
+
+}  // namespace zeroshard
