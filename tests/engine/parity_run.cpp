@@ -1,11 +1,12 @@
 #include "tests/engine/parity_run.h"
 
-#include <mutex>
+#include <stdexcept>
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "zeroshard/comm/thread.h"
+#include "zeroshard/engine/tensors.h"
 
 namespace zeroshard::test {
 namespace {
@@ -20,8 +21,21 @@ Model make_model(const RunPlan& plan, Communicator& comm) {
   return Model(plan.shape);
 }
 
-void train_rank(const RunPlan& plan, Communicator& comm, Trace& trace, std::mutex& mutex) {
+std::vector<float> all_weights(Engine& engine) {
+  std::vector<float> weights;
+  engine.visit_parameters([&](const std::string&, const at::Tensor& full) {
+    const at::Tensor flat = full.detach().to(at::kCPU, at::kFloat).reshape({-1}).contiguous();
+    weights.insert(weights.end(), flat.const_data_ptr<float>(),
+                   flat.const_data_ptr<float>() + flat.numel());
+  });
+  return weights;
+}
+
+}  // namespace
+
+Trace train_rank(const RunPlan& plan, Communicator& comm) {
   at::set_num_threads(1);
+  Trace trace;
   Model model = make_model(plan, comm);
   Engine engine(model, plan.options, comm);
   const std::int64_t rows = plan.rows / comm.world_size();
@@ -31,39 +45,34 @@ void train_rank(const RunPlan& plan, Communicator& comm, Trace& trace, std::mute
     for (int micro = 0; micro < micro_steps; ++micro) {
       const auto batch = batch_of(plan.rows, 9, plan.shape.vocabulary,
                                   static_cast<std::uint64_t>(step * micro_steps + micro));
-      const torch::Tensor loss = model->loss(batch.narrow(0, comm.rank() * rows, rows));
+      const torch::Tensor own = batch.narrow(0, comm.rank() * rows, rows);
+      const torch::Tensor loss = model->loss(own.to(to_torch(plan.options.device)));
       engine.backward(loss);
       result = engine.step();
-      const std::lock_guard lock(mutex);
-      const auto at =
-          static_cast<std::size_t>((step * micro_steps + micro) * comm.world_size() + comm.rank());
-      trace.losses[at] = loss.item<double>();
+      trace.losses.push_back(loss.item<double>());
     }
-    const std::lock_guard lock(mutex);
-    if (comm.rank() != 0) continue;
     trace.norms.push_back(result.gradient_norm);
     trace.applied.push_back(result.applied);
   }
-  std::vector<float> weights;
-  engine.visit_parameters([&](const std::string&, const at::Tensor& full) {
-    const at::Tensor flat = full.detach().to(at::kFloat).reshape({-1}).contiguous();
-    weights.insert(weights.end(), flat.const_data_ptr<float>(),
-                   flat.const_data_ptr<float>() + flat.numel());
-  });
-  const std::lock_guard lock(mutex);
-  if (comm.rank() == 0) trace.weights = weights;
+  trace.weights = all_weights(engine);
+  return trace;
 }
 
-}  // namespace
-
 Trace train(const RunPlan& plan) {
-  Trace trace;
-  trace.losses.resize(
-      static_cast<std::size_t>(plan.steps * plan.options.accumulation_steps * plan.ranks));
-  std::mutex mutex;
-  run_ranks(plan.ranks, {.timeout = std::chrono::seconds(30)},
-            [&](Communicator& comm) { train_rank(plan, comm, trace, mutex); });
-  return trace;
+  std::vector<Trace> traces(static_cast<std::size_t>(plan.ranks));
+  run_ranks(plan.ranks, {.timeout = std::chrono::seconds(30)}, [&](Communicator& comm) {
+    traces[static_cast<std::size_t>(comm.rank())] = train_rank(plan, comm);
+  });
+  Trace all = traces.front();
+  all.losses.clear();
+  for (std::size_t i = 0; i < traces.front().losses.size(); ++i) {
+    for (const Trace& trace : traces) all.losses.push_back(trace.losses[i]);
+  }
+  for (const Trace& trace : traces) {
+    if (trace.weights != all.weights) throw std::logic_error("ranks end with different weights");
+    if (trace.norms != all.norms) throw std::logic_error("ranks see different norms");
+  }
+  return all;
 }
 
 std::string difference(const Trace& a, const Trace& b) {

@@ -20,7 +20,7 @@ struct RunPlan {
 };
 
 struct Trace {
-  std::vector<double> losses;  // by step and rank
+  std::vector<double> losses;
   std::vector<double> norms;
   std::vector<bool> applied;
   std::vector<float> weights;  // all parameters at the end, in full
@@ -28,7 +28,11 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
+// On ranks that are threads; losses are by micro-step and rank.
 Trace train(const RunPlan& plan);
+// This rank's part of it, on any communicator: losses are its own. Weights and norms are all
+// ranks'.
+Trace train_rank(const RunPlan& plan, Communicator& comm);
 std::string difference(const Trace& a, const Trace& b);
 
 }  // namespace zeroshard::test
