@@ -89,6 +89,11 @@ TEST(Launch, SrunWithoutPmixIsRefused) {
   EXPECT_EQ(launch_with(tasks).world_size, 1);
 }
 
+TEST(Launch, AnotherMpiIsRefused) {
+  EXPECT_NE(refusal_of({{"PMI_SIZE", "4"}}).find("PMI_SIZE is 4"), std::string::npos);
+  EXPECT_EQ(launch_with({{"PMI_SIZE", "1"}}), Launch{});
+}
+
 TEST(Launch, BadNumbersAreNamed) {
   EXPECT_NE(refusal_of({{"WORLD_SIZE", "two"}, {"RANK", "0"}}).find("WORLD_SIZE is \"two\""),
             std::string::npos);

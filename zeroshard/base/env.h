@@ -24,6 +24,7 @@ enum class EnvVar {
   kSlurmRank,         // SLURM_PROCID
   kSlurmSize,         // SLURM_STEP_NUM_TASKS
   kSlurmLocalRank,    // SLURM_LOCALID
+  kPmiSize,           // PMI_SIZE
   kPath,              // PATH
 };
 

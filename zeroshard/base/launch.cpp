@@ -68,6 +68,14 @@ void refuse_srun_without_pmix(const Launch& launch) {
                      .remedy = "start them with srun --mpi=pmix"});
 }
 
+void refuse_other_mpi() {
+  const auto ranks = env_integer(EnvVar::kPmiSize);
+  if (!ranks || *ranks <= 1) return;
+  throw ConfigError({.what = "the ranks were started by an MPI other than Open MPI",
+                     .value = fmt::format("PMI_SIZE is {}", *ranks),
+                     .remedy = "start them with zeroshard run, or with Open MPI's mpirun"});
+}
+
 }  // namespace
 
 std::string_view name_of(Launcher launcher) {
@@ -87,6 +95,7 @@ Launch read_launch() {
     refuse_srun_without_pmix(launch);
     return launch;
   }
+  refuse_other_mpi();
   return {};
 }
 

@@ -1,7 +1,10 @@
 #include "zeroshard/comm/mpi.h"
 
+#include <chrono>
+#include <exception>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -31,6 +34,17 @@ class MpiCommunicator final : public QueuedCommunicator {
   explicit MpiCommunicator(std::shared_ptr<MpiDriver> driver)
       : driver_(std::move(driver)), lane_(driver_->add_lane()) {}
 
+  // The lane can be another sibling's once its calls are over. Where an exception is on its way out
+  // nobody waits, and nobody gets it.
+  ~MpiCommunicator() override {
+    if (std::uncaught_exceptions() > exceptions_at_birth_) return;
+    for (const auto& call : under_way_) {
+      while (!call->wait_for(std::chrono::seconds(1))) {
+      }
+    }
+    driver_->free_lane(lane_);
+  }
+
   int rank() const override { return driver_->rank(); }
   int world_size() const override { return driver_->world_size(); }
   std::unique_ptr<Communicator> make_sibling() override {
@@ -40,11 +54,15 @@ class MpiCommunicator final : public QueuedCommunicator {
  private:
   void submit(Call call) override {
     refuse_device_memory(call);
+    std::erase_if(under_way_, [](const auto& each) { return each->done(); });
+    under_way_.push_back(call.completion);
     driver_->submit(lane_, std::move(call));
   }
 
   const std::shared_ptr<MpiDriver> driver_;
   const int lane_;
+  const int exceptions_at_birth_ = std::uncaught_exceptions();
+  std::vector<std::shared_ptr<Completion>> under_way_;
 };
 
 }  // namespace

@@ -58,9 +58,19 @@ MpiDriver::~MpiDriver() {
 
 int MpiDriver::add_lane() {
   const std::lock_guard lock(mutex_);
+  const auto free = std::ranges::find(queues_, false, &Queue::taken);
+  if (free != queues_.end()) {
+    free->taken = true;
+    return static_cast<int>(free - queues_.begin());
+  }
   ZS_CHECK_LT(queues_.size(), static_cast<std::size_t>(MpiLane::kLanes), "too many siblings");
   queues_.emplace_back();
   return static_cast<int>(queues_.size()) - 1;
+}
+
+void MpiDriver::free_lane(int lane) {
+  const std::lock_guard lock(mutex_);
+  queues_[static_cast<std::size_t>(lane)].taken = false;
 }
 
 void MpiDriver::abandon() {

@@ -29,6 +29,8 @@ class MpiDriver {
 
   // Another order of calls. Every rank makes as many, in the same order.
   int add_lane();
+  // Once its calls are over, the lane is another sibling's. All ranks do this in the same order.
+  void free_lane(int lane);
   void submit(int lane, Call call);
   // Ends what is under way: an exception takes this rank, and the calls' memory, away.
   void abandon();
@@ -36,6 +38,7 @@ class MpiDriver {
  private:
   struct Queue {
     std::deque<Call> calls = {};
+    bool taken = true;
   };
 
   // All of these run on the MPI thread.
