@@ -179,21 +179,6 @@ TEST(GatherPool, RefusesBadArguments) {
   EXPECT_THROW(size_gather_pool(two, {{0, 1}}, {}), InvariantError);
 }
 
-TEST(BucketRing, BuffersAndStaging) {
-  EXPECT_EQ(size_bucket_ring(1000, DType::bf16, false, 1), (Ring{2048, 1, 2048}));
-  EXPECT_EQ(size_bucket_ring(1000, DType::bf16, true, 1), (Ring{2048, 2, 4096}));
-  EXPECT_EQ(size_bucket_ring(1000, DType::bf16, false, 2), (Ring{2048, 2, 4096}));
-  EXPECT_EQ(size_bucket_ring(1000, DType::fp32, true, 64), (Ring{4096, 3, 12288}));
-  EXPECT_EQ(size_bucket_ring(0, DType::fp32, true, 64).total_bytes, 0);
-}
-
-TEST(BucketRing, RefusesBadArguments) {
-  EXPECT_THROW(size_bucket_ring(-1, DType::fp32, true, 2), InvariantError);
-  EXPECT_THROW(size_bucket_ring(1, DType::fp32, true, 0), InvariantError);
-  EXPECT_THROW(size_bucket_ring(kMax / 4, DType::fp32, true, 2), InvariantError);
-  EXPECT_THROW(size_bucket_ring(kMax, DType::bf16, false, 1), InvariantError);
-}
-
 TEST(StagingRing, RoundsSlotsUp) {
   EXPECT_EQ(size_staging_ring(4, 1000), (Ring{1024, 4, 4096}));
   EXPECT_EQ(size_staging_ring(2, 256), (Ring{256, 2, 512}));

@@ -5,6 +5,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/cpu_limit.h"
@@ -20,9 +21,10 @@ std::vector<std::unique_ptr<FlatUnit>> make_flat(const std::vector<UnitSpec>& un
                                                  const Communicator& comm,
                                                  const std::shared_ptr<StateMemory>& memory) {
   std::vector<std::unique_ptr<FlatUnit>> flat;
+  std::vector<GatherUnit> so_far;
   for (const UnitSpec& unit : units) {
     flat.push_back(
-        std::make_unique<FlatUnit>(unit, Core::unit_options(options, unit, comm), memory));
+        std::make_unique<FlatUnit>(unit, Core::unit_options(options, unit, comm, so_far), memory));
   }
   return flat;
 }
@@ -31,6 +33,13 @@ std::vector<FlatUnit*> pointers(const std::vector<std::unique_ptr<FlatUnit>>& un
   std::vector<FlatUnit*> all;
   for (const auto& unit : units) all.push_back(unit.get());
   return all;
+}
+
+GatherLimits gather_limits(const ZeroOptions& zero) {
+  return {.persistence_numel = zero.persistence_numel,
+          .model_persistence_numel = zero.model_persistence_numel,
+          .prefetch_numel = zero.prefetch_numel,
+          .max_live_numel = zero.max_live_numel};
 }
 
 GradientPlan gradient_plan(const EngineOptions& options, const Stage& stage,
@@ -49,21 +58,30 @@ GradientPlan gradient_plan(const EngineOptions& options, const Stage& stage,
           .world_size = comm.world_size()};
 }
 
+int group_of(const EngineOptions& options, const std::string& parameter) {
+  const int group = options.group_of ? options.group_of(parameter) : 0;
+  if (group >= 0 && static_cast<std::size_t>(group) < options.groups.size()) return group;
+  throw ConfigError({.what = "a parameter is in a parameter group that does not exist",
+                     .value = parameter + ": " + std::to_string(group),
+                     .remedy = "give one of the groups, counted from 0"});
+}
+
 }  // namespace
 
 FlatUnitOptions Core::unit_options(const EngineOptions& options, const UnitSpec& unit,
-                                   const Communicator& comm) {
+                                   const Communicator& comm, std::vector<GatherUnit>& units) {
   const Stage& stage = stage_row(options.zero.stage);
   std::int64_t numel = 0;
   for (const NamedParameter& parameter : unit.parameters) numel += parameter.tensor.numel();
-  const bool small = numel <= options.zero.persistence_numel;
+  units.push_back({.numel = numel, .never_released = !unit.has_call_point});
+  const bool persistent = persistent_units(units, gather_limits(options.zero)).back();
   const bool mixed = options.precision.model() == DType::fp32;
-  return {.rank = comm.rank(),
-          .world_size = comm.world_size(),
-          .dtype = mixed ? std::nullopt : std::optional(options.precision.model()),
-          .resident = stage.parameters == Placement::replicated || comm.world_size() == 1 ||
-                      !unit.has_call_point || small,
-          .poison = options.zero.debug_poison};
+  return {
+      .rank = comm.rank(),
+      .world_size = comm.world_size(),
+      .dtype = mixed ? std::nullopt : std::optional(options.precision.model()),
+      .resident = stage.parameters == Placement::replicated || comm.world_size() == 1 || persistent,
+      .poison = options.zero.debug_poison};
 }
 
 Core::Core(const std::vector<UnitSpec>& units, const EngineOptions& options, Communicator& comm)
@@ -82,6 +100,7 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
       scaler_(options_.precision),
       link_(std::make_shared<CoreLink>(CoreLink{this})),
       pending_(flat_.size()),
+      in_graph_(flat_.size()),
       held_(flat_.size()) {
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     if (!flat_[i]->has_call_point()) root_ = i;
@@ -97,7 +116,7 @@ void Core::make_reducer() {
       ReducerOptions{.gradients = gradient_plan(options_, stage_, *gathers_),
                      .bucket_numel = options_.zero.reduce_bucket_numel,
                      .overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default()),
-                     .last_unit = root_},
+                     .root_unit = root_},
       *memory_, *reductions_);
 }
 
@@ -106,33 +125,33 @@ void Core::make_states() {
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     for (std::size_t p = 0; p < flat_[i]->parameters().size(); ++p) {
       const NamedParameter& parameter = flat_[i]->parameters()[p];
-      ids[i].push_back(options_.group_of ? options_.group_of(parameter.name) : 0);
+      ids[i].push_back(group_of(options_, parameter.name));
       if (parameter.tensor.requires_grad()) hooks_.emplace_back(parameter.tensor, link_, i, p);
     }
   }
-  states_ = std::make_unique<OptimizerStates>(pointers(flat_), std::move(ids),
-                                              moments_per_parameter(options_.groups.front()),
-                                              stage_, *memory_, pool_);
+  int moments = 0;
+  for (const OptimizerOptions& group : options_.groups) {
+    moments = std::max(moments, moments_per_parameter(group));
+  }
+  states_ = std::make_unique<OptimizerStates>(pointers(flat_), std::move(ids), moments, stage_,
+                                              *memory_, pool_);
 }
 
-// The same arithmetic as the planner's.
+// The same arithmetic as the planner's, over what the units have become.
 void Core::make_gatherer() {
   std::vector<GatherUnit> units;
   std::vector<bool> resident;
-  for (std::size_t i = 0; i < flat_.size(); ++i) {
-    const LayoutTotals& totals = flat_[i]->layout().totals();
-    units.push_back({totals.numel, totals.gathered_bytes, root_ == i});
-    resident.push_back(flat_[i]->resident());
+  for (const auto& unit : flat_) {
+    const LayoutTotals& totals = unit->layout().totals();
+    units.push_back({totals.numel, totals.gathered_bytes, unit->resident()});
+    resident.push_back(unit->resident());
   }
-  const GatherLimits limits{.persistence_numel = options_.zero.persistence_numel,
-                            .model_persistence_numel = options_.zero.model_persistence_numel,
-                            .prefetch_numel = options_.zero.prefetch_numel,
-                            .max_live_numel = options_.zero.max_live_numel};
-  const bool gathers = std::ranges::find(resident, false) != resident.end();
-  const GatherPool pool =
-      gathers ? size_gather_pool(units, forward_and_backward(units.size()), limits) : GatherPool{};
+  GatherLimits limits = gather_limits(options_.zero);
+  limits.persistence_numel = limits.model_persistence_numel = 0;  // decided when they were made
+  const GatherPool pool = size_gather_pool(units, forward_and_backward(units.size()), limits);
   gatherer_ = std::make_unique<Gatherer>(pointers(flat_), GatherSchedule(units, resident, limits),
                                          pool, *memory_, *gathers_);
+  gatherer_->when_skipped([this](std::size_t unit) { skip_in_backward(unit); });
 }
 
 Core::~Core() {
@@ -145,18 +164,28 @@ Core::~Core() {
   }
 }
 
-void Core::before_forward(std::size_t unit) {
+void Core::before_forward(std::size_t unit, bool trains) {
   const std::lock_guard lock(mutex_);
+  drop_broken_backward();
   flat_[unit]->check_intact();
   if (in_backward_) {
     if (held_[unit]) return;
-    gatherer_->hold(unit);
+    gatherer_->reach(PhaseKind::backward, unit);
     held_[unit] = true;
     recompute_held_.push_back(unit);
     return;
   }
-  const bool trains = at::GradMode::is_enabled();
+  forward_ran_ = forward_ran_ || trains;
   gatherer_->reach(trains ? PhaseKind::train_forward : PhaseKind::eval, unit);
+}
+
+void Core::abandon_forward() {
+  const std::lock_guard lock(mutex_);
+  if (!in_backward_) gatherer_->schedule().abandon_pass();
+}
+
+bool Core::recomputes() const {
+  return in_backward_ && torch::autograd::get_current_graph_task_id() >= 0;
 }
 
 void Core::after_forward(std::size_t unit) {
@@ -176,8 +205,21 @@ void Core::end_recompute(std::size_t held_before) {
 }
 
 void Core::expect_backward(std::size_t unit) {
-  const std::lock_guard lock(mutex_);
   ++pending_[unit];
+  ++in_graph_[unit];
+}
+
+// Called when autograd destroys a graph, at any time: it takes no lock.
+void Core::forget_backward(std::size_t unit, bool pending) {
+  if (pending) --pending_[unit];
+  --in_graph_[unit];
+}
+
+// A rank that uses the unit reduces its gradients here, before it gathers the next one. So must one
+// that does not, or the two would wait for each other.
+void Core::skip_in_backward(std::size_t unit) {
+  if (!reducer_->in_backward()) return;
+  if (autograd_is_over_ || in_graph_[unit] == 0) reducer_->complete(unit);
 }
 
 void Core::before_backward(std::size_t unit) {
@@ -190,8 +232,7 @@ void Core::before_backward(std::size_t unit) {
 
 void Core::after_backward(std::size_t unit) {
   const std::lock_guard lock(mutex_);
-  if (pending_[unit] > 0) --pending_[unit];
-  if (pending_[unit] == 0) finish_unit(unit);
+  if (--pending_[unit] == 0) finish_unit(unit);
 }
 
 void Core::capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient) {
@@ -211,8 +252,10 @@ void Core::finish_unit(std::size_t unit) {
 // In a backward that is not ours (loss.backward()), the first hook comes here.
 void Core::open_backward() {
   if (in_backward_) return;
-  in_backward_ = true;
+  check_root();
   gatherer_->finish_phase();
+  in_backward_ = backward_ran_ = true;
+  autograd_is_over_ = false;
   reducer_->begin_backward(at_boundary() || !stage_keeps_local());
   torch::autograd::Engine::get_default_engine().queue_callback([link = link_] {
     if (link->core == nullptr) return;
@@ -223,14 +266,13 @@ void Core::open_backward() {
 
 void Core::close_backward() {
   if (!in_backward_) return;
-  reducer_->end_backward();
+  autograd_is_over_ = true;
   for (std::size_t unit = 0; unit < flat_.size(); ++unit) {
-    if (!held_[unit]) continue;
-    held_[unit] = false;
-    gatherer_->unhold(unit);
+    if (held_[unit]) finish_unit(unit);
   }
   recompute_held_.clear();
   gatherer_->finish_phase();
+  reducer_->end_backward();
   in_backward_ = false;
 }
 
@@ -238,9 +280,19 @@ void Core::drop_backward() {
   reducer_->drop_backward();
   recompute_held_.clear();
   held_.assign(held_.size(), false);
-  pending_.assign(pending_.size(), 0);
+  gatherer_->schedule().abandon_pass();
   gatherer_->drop_holds();
   in_backward_ = false;
+}
+
+// A backward that was not ours (loss.backward()) and threw has told nobody that it is over.
+void Core::drop_broken_backward() {
+  if (in_backward_ && !recomputes()) drop_backward();
+}
+
+// Nobody calls it, so it is looked at here.
+void Core::check_root() const {
+  if (root_) flat_[*root_]->check_intact();
 }
 
 bool Core::at_boundary() const { return (micro_steps_ + 1) % options_.accumulation_steps == 0; }

@@ -1,14 +1,16 @@
 // The engine without modules: it is given units (a name, a list of parameters) and told when each
 // is used. Unit<M> in C++ and the module hooks in Python are thin callers of it.
 //
-//   core.before_forward(unit);  ... the unit computes ...  core.after_forward(unit);
+//   core.before_forward(unit, trains);  ... the unit computes ...  core.after_forward(unit);
 //   core.expect_backward(unit);            // its outputs will be differentiated
 //   core.before_backward(unit);            // a gradient of an output has arrived
 //   core.after_backward(unit);             // the gradients of its inputs are there
+//   core.forget_backward(unit, pending);   // the graph is gone, once for each expect_backward
 //
 // Gradients are taken at the parameters' accumulator nodes and never reach `.grad`.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -63,18 +65,24 @@ class Core {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  // How a unit is to be laid out, for those who make them one by one (Init).
+  // How a unit is to be laid out. It is appended to the `units` so far: the limits on persistent
+  // units are on their sum.
   static FlatUnitOptions unit_options(const EngineOptions& options, const UnitSpec& unit,
-                                      const Communicator& comm);
+                                      const Communicator& comm, std::vector<GatherUnit>& units);
 
-  void before_forward(std::size_t unit);
+  // `trains`: whether a backward is to follow. Gradients are off in what is computed again then.
+  void before_forward(std::size_t unit, bool trains);
   void after_forward(std::size_t unit);
+  // The forward under way ends in an exception.
+  void abandon_forward();
   void expect_backward(std::size_t unit);
+  // The graph of that use is gone. `pending`: without its backward.
+  void forget_backward(std::size_t unit, bool pending);
   void before_backward(std::size_t unit);
   void after_backward(std::size_t unit);
   // Whether a backward is under way: a forward inside it recomputes. It gathers where needed; what
   // it has gathered stays until the recompute ends.
-  bool recomputes() const { return in_backward_; }
+  bool recomputes() const;
   void end_recompute(std::size_t held_before);
   std::size_t recompute_holds() const { return recompute_held_.size(); }
 
@@ -89,6 +97,8 @@ class Core {
   // over what was written into them, by all ranks or by rank `from`.
   void gather_full(std::size_t unit);
   void release_full(std::size_t unit, bool changed, int from = -1);
+  // Every rank writes what it holds; masters follow. No message.
+  void fill_parameters(const ParameterFiller& fill);
 
   std::size_t units() const { return flat_.size(); }
   const std::shared_ptr<CoreLink>& link() const { return link_; }
@@ -112,10 +122,13 @@ class Core {
   void open_backward();
   void close_backward();
   void drop_backward();
+  void drop_broken_backward();
+  void check_root() const;
+  void skip_in_backward(std::size_t unit);
   void finish_unit(std::size_t unit);
   bool at_boundary() const;
   bool stage_keeps_local() const { return stage_.gradients_accumulating == Placement::partial; }
-  void reduce_if_none_did();
+  void do_what_others_did();
   struct Agreement {
     double norm = 0.0;
     std::vector<bool> present = {};  // by trainable parameter, over all ranks
@@ -124,6 +137,7 @@ class Core {
   Agreement agree();
   double own_sum_of_squares();
   void apply(const Agreement& agreed, float factor);
+  bool order_changed() const;
   void adopt_order();
 
   EngineOptions options_;
@@ -144,8 +158,12 @@ class Core {
 
   std::mutex mutex_;
   bool in_backward_ = false;
-  std::vector<int> pending_;  // uses whose backward has not ended
-  std::vector<bool> held_;    // in backward
+  bool forward_ran_ = false;  // in this micro-step, on this rank
+  bool backward_ran_ = false;
+  bool autograd_is_over_ = true;
+  std::vector<std::atomic<int>> pending_;   // uses whose backward has not ended
+  std::vector<std::atomic<int>> in_graph_;  // uses that may be differentiated (again)
+  std::vector<bool> held_;                  // in backward
   std::vector<std::size_t> recompute_held_;
   std::int64_t micro_steps_ = 0;  // step() calls since the last boundary
   std::int64_t steps_ = 0;

@@ -1,4 +1,6 @@
 // Backward and step of the core.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -31,9 +33,12 @@ void Core::backward(const at::Tensor& loss) {
   refuse_unfit(loss);
   {
     const std::lock_guard lock(mutex_);
+    drop_broken_backward();
     if (in_backward_) throw StateError({.what = "backward() was called inside a backward"});
+    check_root();
     gatherer_->finish_phase();
-    in_backward_ = true;
+    in_backward_ = backward_ran_ = true;
+    autograd_is_over_ = false;
     reducer_->begin_backward(at_boundary() || !stage_keeps_local());
   }
   const double scale = scaler_.scale() / static_cast<double>(options_.accumulation_steps);
@@ -48,24 +53,29 @@ void Core::backward(const at::Tensor& loss) {
   close_backward();
 }
 
-// A rank may have had nothing to differentiate; the others' reductions wait for its zeros.
-void Core::reduce_if_none_did() {
-  if (reducer_->has_reduced()) return;
-  reducer_->begin_backward(true);
+// A rank may have had nothing to compute or to differentiate in this micro-step. The others'
+// gathers wait for it all the same, and their reductions for its zeros.
+void Core::do_what_others_did() {
+  if (!std::exchange(forward_ran_, false)) gatherer_->pass_over(PhaseKind::train_forward);
+  if (std::exchange(backward_ran_, false)) return;
+  autograd_is_over_ = true;
+  reducer_->begin_backward(at_boundary() || !stage_keeps_local());
+  gatherer_->pass_over(PhaseKind::backward);
   reducer_->end_backward();
 }
 
 StepResult Core::step() {
   const std::lock_guard lock(mutex_);
   const at::NoGradGuard no_grad;
+  drop_broken_backward();
   if (in_backward_) throw StateError({.what = "step() was called inside a backward"});
   gatherer_->finish_phase();
+  do_what_others_did();
   if (!at_boundary()) {
     ++micro_steps_;
     return {};
   }
   micro_steps_ = 0;
-  reduce_if_none_did();
   reducer_->wait_for_own_spans();
   const Agreement agreed = agree();
   const ClipInputs clip{.scaled_norm = agreed.norm,
@@ -74,7 +84,6 @@ StepResult Core::step() {
   const bool skip = should_skip(options_.precision, agreed.norm);
   if (!skip) apply(agreed, gradient_factor(clip));
   reducer_->end_step();
-  pending_.assign(pending_.size(), 0);
   if (agreed.order_changed) adopt_order();
   ++steps_;
   const StepResult result{.boundary = true,
@@ -104,9 +113,7 @@ Core::Agreement Core::agree() {
   std::vector<std::uint8_t> mine(sizeof(double) + 1);
   const double own = own_sum_of_squares();
   std::memcpy(mine.data(), &own, sizeof(own));
-  const GatherSchedule& schedule = gatherer_->schedule();
-  const Phase& seen = schedule.observed(PhaseKind::train_forward);
-  mine[sizeof(double)] = !seen.empty() && seen != schedule.planned(PhaseKind::train_forward);
+  mine[sizeof(double)] = order_changed() ? 1 : 0;
   for (const Reducer::UnitGradients& unit : reducer_->units()) {
     for (const bool present : unit.present) mine.push_back(present ? 1 : 0);
   }
@@ -157,7 +164,16 @@ void Core::apply(const Agreement& agreed, float factor) {
   if (root_) gatherer_->wait(*root_);  // nobody will announce its use
 }
 
-// All take rank 0's order, from the next pass on.
+bool Core::order_changed() const {
+  const GatherSchedule& schedule = gatherer_->schedule();
+  return std::ranges::any_of(
+      std::array{PhaseKind::train_forward, PhaseKind::backward}, [&](PhaseKind phase) {
+        const Phase& seen = schedule.observed(phase);
+        return !seen.empty() && schedule.merged(phase, seen) != schedule.planned(phase);
+      });
+}
+
+// All take rank 0's order, from the next pass on. Evaluation is expected to go as training does.
 void Core::adopt_order() {
   GatherSchedule& schedule = gatherer_->schedule();
   for (const PhaseKind phase : {PhaseKind::train_forward, PhaseKind::backward}) {
@@ -169,8 +185,9 @@ void Core::adopt_order() {
       order[i] = static_cast<std::int32_t>(seen[i]);
     }
     reductions_->broadcast({order.data(), count, DType::int32}, 0, "order").wait();
-    schedule.plan(phase, Phase(order.begin(), order.end()));
+    schedule.plan(phase, schedule.merged(phase, Phase(order.begin(), order.end())));
   }
+  schedule.plan(PhaseKind::eval, schedule.planned(PhaseKind::train_forward));
 }
 
 void Core::quiesce() {
@@ -196,6 +213,17 @@ void Core::release_full(std::size_t unit, bool changed, int from) {
     states_->refresh_masters(unit);
   }
   gatherer_->unhold(unit);
+  gatherer_->trim();
+}
+
+void Core::fill_parameters(const ParameterFiller& fill) {
+  quiesce();
+  const std::lock_guard lock(mutex_);
+  const at::NoGradGuard no_grad;
+  for (std::size_t unit = 0; unit < flat_.size(); ++unit) {
+    flat_[unit]->fill(fill);
+    states_->refresh_masters(unit);
+  }
 }
 
 }  // namespace zeroshard

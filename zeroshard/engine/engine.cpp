@@ -14,6 +14,7 @@ namespace {
 
 // A unit that Init has made must hold what the finished tree says it holds.
 void check_made(const FlatUnit& made, const UnitSpec& spec) {
+  made.check_intact();
   const auto& has = made.parameters();
   const bool same = std::ranges::equal(
       has, spec.parameters, [](const NamedParameter& a, const NamedParameter& b) {
@@ -23,6 +24,15 @@ void check_made(const FlatUnit& made, const UnitSpec& spec) {
   throw StateError({.what = "parameters have moved since the unit was made under Init",
                     .value = "unit " + spec.name,
                     .remedy = "tie parameters inside a unit's constructor, or build without Init"});
+}
+
+// How the limit on persistent units was used up may differ, since Init sees inner units first.
+void check_options(const FlatUnit& made, FlatUnitOptions options, bool replicated) {
+  if (!replicated) options.resident = made.resident();
+  if (made.options() == options) return;
+  throw StateError({.what = "Init and Engine were given different options or communicators",
+                    .value = "unit " + made.name(),
+                    .remedy = "pass the same to both"});
 }
 
 std::vector<std::string> names_of(const UnitSpec& spec) {
@@ -45,10 +55,13 @@ Engine::Engine(torch::nn::Module& model, EngineOptions options, Communicator& co
     memory = made[i]->memory();
   }
   if (!memory) memory = std::make_shared<StateMemory>(options.device);
+  std::vector<GatherUnit> so_far;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (made[i]) continue;
     const UnitSpec& spec = found[i].spec;
-    made[i] = std::make_unique<FlatUnit>(spec, Core::unit_options(options, spec, comm), memory);
+    const FlatUnitOptions unit_options = Core::unit_options(options, spec, comm, so_far);
+    if (!made[i]) made[i] = std::make_unique<FlatUnit>(spec, unit_options, memory);
+    check_options(*made[i], unit_options,
+                  stage_row(options.zero.stage).parameters == Placement::replicated);
   }
   core_ = std::make_unique<Core>(std::move(made), std::move(memory), std::move(options), comm);
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -66,8 +79,8 @@ std::unique_ptr<FullParams> Engine::full_params(FullParams::Access access) {
   return std::make_unique<FullParams>(*core_, all, access);
 }
 
-std::unique_ptr<FullParams> Engine::full_params(const std::vector<std::string>& units,
-                                                FullParams::Access access) {
+std::unique_ptr<FullParams> Engine::full_params_of(const std::vector<std::string>& units,
+                                                   FullParams::Access access) {
   std::vector<std::size_t> wanted;
   for (const std::string& name : units) {
     std::size_t i = 0;

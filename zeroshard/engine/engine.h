@@ -60,11 +60,14 @@ class Engine {
 
   // Of all units, or of those named.
   std::unique_ptr<FullParams> full_params(FullParams::Access access = {});
-  std::unique_ptr<FullParams> full_params(const std::vector<std::string>& units,
-                                          FullParams::Access access = {});
+  std::unique_ptr<FullParams> full_params_of(const std::vector<std::string>& units,
+                                             FullParams::Access access = {});
   // Every parameter in full, one unit at a time.
   using Visitor = std::function<void(const std::string& name, const at::Tensor& full)>;
   void visit_parameters(const Visitor& visit);
+
+  // Values by name and element; each rank asks for its own elements only.
+  void fill_parameters(const ParameterFiller& fill) { core_->fill_parameters(fill); }
 
   Core& core() { return *core_; }
 

@@ -23,6 +23,8 @@ class Finder {
 
   void visit(torch::nn::Module& module, const std::string& name, Path path) {
     if (auto* unit = dynamic_cast<UnitBase*>(&module)) {
+      // Registered twice: it encloses its own parameters wherever it is.
+      if (std::ranges::find(found_, unit, &FoundUnit::unit) != found_.end()) return;
       path.push_back(found_.size());
       found_.push_back({.spec = {.name = name, .parameters = {}}, .unit = unit});
     }

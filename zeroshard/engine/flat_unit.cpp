@@ -9,6 +9,7 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
+#include "zeroshard/engine/empty_parameter.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/layout/alignment.h"
 
@@ -97,9 +98,31 @@ void FlatUnit::copy_values(const FlatGroup& group, const at::Tensor& into) const
     const std::int64_t origin = options_.resident ? group.layout.shard(rank).begin() : 0;
     for (const ParameterPiece& piece : group.layout.pieces(rank)) {
       const at::Tensor& parameter = parameters_[group.parameters[piece.parameter]].tensor;
+      if (has_no_memory(parameter)) continue;
       const at::Tensor values = parameter.detach().reshape({-1}).narrow(
           0, piece.within_parameter.begin(), piece.within_parameter.size());
       into.narrow(0, origin + piece.shard_offset, values.numel()).copy_(values);
+    }
+  }
+}
+
+void FlatUnit::fill(const ParameterFiller& fill) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    const FlatGroup& group = layout_.groups()[index];
+    const int ranks = options_.resident ? group.layout.world_size() : 1;
+    for (int i = 0; i < ranks; ++i) {
+      const int rank = options_.resident ? i : options_.rank;
+      const std::int64_t origin = options_.resident ? group.layout.shard(rank).begin() : 0;
+      for (const ParameterPiece& piece : group.layout.pieces(rank)) {
+        const Span& elements = piece.within_parameter;
+        std::vector<float> values(static_cast<std::size_t>(elements.size()));
+        fill(parameters_[group.parameters[piece.parameter]].name, elements, values.data());
+        const at::Tensor from = tensor_over(values.data(), elements.size(), DType::fp32, kCpu);
+        void* const to = static_cast<std::byte*>(groups_[index].owned.data()) +
+                         (origin + piece.shard_offset) * bytes_of(group.dtype);
+        tensor_over(to, elements.size(), group.dtype, device_).copy_(from);
+      }
     }
   }
 }
@@ -192,9 +215,10 @@ void FlatUnit::check_intact() const {
                         .remedy = "call module.to() and the like before the engine is made"});
     }
     if (parameter.tensor.requires_grad() != trainable_[i]) {
-      throw StateError({.what = "requires_grad has changed since the engine was made",
+      throw StateError({.what = "requires_grad has changed since the unit was sharded",
                         .value = fmt::format("{} of unit {}", parameter.name, name()),
-                        .remedy = "freeze parameters before, or make a new engine"});
+                        .remedy = "freeze parameters before the engine is made, under Init in the "
+                                  "unit's constructor"});
     }
   }
 }

@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "zeroshard/comm/communicator.h"
+#include "zeroshard/engine/empty_parameter.h"
 #include "zeroshard/engine/released_memory.h"
 #include "zeroshard/engine/unit_state.h"
 #include "zeroshard/layout/placement.h"
@@ -41,6 +42,8 @@ struct FlatUnitOptions {
   // Whether the rank keeps full parameters at all times, and not just its shard.
   bool resident = true;
   bool poison = false;  // on an accelerator, where no address faults: released memory reads as NaN
+
+  bool operator==(const FlatUnitOptions&) const = default;
 };
 
 class FlatUnit {
@@ -62,6 +65,7 @@ class FlatUnit {
   const std::string& name() const { return layout_.name(); }
   const UnitLayout& layout() const { return layout_; }
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
+  const FlatUnitOptions& options() const { return options_; }
   bool resident() const { return options_.resident; }
   ParameterState state() const { return state_; }
   std::size_t groups() const { return layout_.groups().size(); }
@@ -89,6 +93,8 @@ class FlatUnit {
   std::vector<GatherPair> gather_pairs(bool refresh = false) const;
   std::int64_t gathered_bytes() const { return layout_.totals().gathered_bytes; }
 
+  // Writes what the rank holds of the unit, and nothing else.
+  void fill(const ParameterFiller& fill);
   // The shard takes its span of the full buffer's values, which somebody has changed.
   void take_over_full();
 

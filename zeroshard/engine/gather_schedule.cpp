@@ -8,16 +8,26 @@
 namespace zeroshard {
 namespace {
 
-// In backward a unit stays from its first use to its last, so it is gathered once.
-Phase first_visits(const Phase& order) {
-  Phase once;
-  for (const std::size_t unit : order) {
-    if (std::ranges::find(once, unit) == once.end()) once.push_back(unit);
-  }
-  return once;
+bool has(const Phase& order, std::size_t unit) {
+  return std::ranges::find(order, unit) != order.end();
 }
 
 }  // namespace
+
+// Units that were skipped stay where they were, after the unit they followed: another rank may have
+// used them, or this one may the next time.
+Phase GatherSchedule::merged(PhaseKind phase, const Phase& seen) const {
+  Phase order = seen;
+  auto at = order.begin();
+  for (const std::size_t unit : of(phase).planned) {
+    if (!has(seen, unit)) {
+      at = std::next(order.insert(at, unit));
+    } else if (const auto found = std::find(at, order.end(), unit); found != order.end()) {
+      at = std::next(found);
+    }
+  }
+  return order;
+}
 
 GatherSchedule::GatherSchedule(std::vector<GatherUnit> units, std::vector<bool> resident,
                                GatherLimits limits)
@@ -34,7 +44,7 @@ GatherSchedule::GatherSchedule(std::vector<GatherUnit> units, std::vector<bool> 
 void GatherSchedule::plan(PhaseKind phase, const Phase& order) {
   ZS_CHECK(!open_, "a plan changes between phases");
   Plan& plan = of(phase);
-  plan.planned = phase == PhaseKind::backward ? first_visits(order) : order;
+  plan.planned = order;
   plan.visits = gathered_visits(plan.planned, resident_);
   plan.ends = prefetch_ends(units_, plan.visits, limits_, resident_numel_);
 }
@@ -50,8 +60,7 @@ GatherSchedule::Actions GatherSchedule::reach(PhaseKind phase, std::size_t unit)
     const bool comes_round = found == visits.end() && !visits.empty() && visits.front() == unit &&
                              phase_ != PhaseKind::backward;
     if (comes_round) {
-      append_finish(actions);
-      begin(phase);
+      come_round(actions);
       found = visits.begin();
     }
     if (found != visits.end()) {
@@ -70,11 +79,32 @@ GatherSchedule::Actions GatherSchedule::finish() {
   return actions;
 }
 
+GatherSchedule::Actions GatherSchedule::pass_over(PhaseKind phase) {
+  Actions actions = finish();
+  begin(phase);
+  abandoned_ = true;
+  append_finish(actions);
+  return actions;
+}
+
 void GatherSchedule::begin(PhaseKind phase) {
   open_ = true;
   phase_ = phase;
   visited_ = issued_ = 0;
   passing_.clear();
+}
+
+// Several passes of one training phase (two forwards, then one backward) are learned as one order:
+// so is a first unit that is used again at the end. Evaluation goes round any number of times.
+void GatherSchedule::come_round(Actions& actions) {
+  Phase passed = phase_ == PhaseKind::train_forward && !abandoned_ ? passing_ : Phase{};
+  append_finish(actions);
+  begin(phase_);
+  passing_ = std::move(passed);
+}
+
+void GatherSchedule::abandon_pass() {
+  if (open_) abandoned_ = true;
 }
 
 // Gathers visits up to `end`; those before `needed_from` are for the other ranks' sake.
@@ -100,9 +130,9 @@ void GatherSchedule::append_finish(Actions& actions) {
     actions.unused.push_back(visits[ahead]);
   }
   issue(visits.size(), visits.size(), actions);
-  of(phase_).seen = std::move(passing_);
+  if (!abandoned_) of(phase_).seen = std::move(passing_);
   passing_.clear();
-  open_ = false;
+  open_ = abandoned_ = false;
 }
 
 }  // namespace zeroshard

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "zeroshard/layout/prefetch.h"
@@ -39,10 +40,16 @@ class GatherSchedule {
   Actions reach(PhaseKind phase, std::size_t unit);
   // The rest of the phase under way.
   Actions finish();
+  // A phase of which this rank uses nothing.
+  Actions pass_over(PhaseKind phase);
 
   // What the last complete pass of a phase looked like; empty before the first.
   const Phase& observed(PhaseKind phase) const { return of(phase).seen; }
   const Phase& planned(PhaseKind phase) const { return of(phase).planned; }
+  // A pass that ended in an exception says nothing about the order.
+  void abandon_pass();
+  // The plan with the order that rank 0 has seen. It loses no unit.
+  Phase merged(PhaseKind phase, const Phase& seen) const;
   // From the next pass on. Between phases.
   void plan(PhaseKind phase, const Phase& order);
 
@@ -60,6 +67,7 @@ class GatherSchedule {
   void issue(std::size_t end, std::size_t needed_from, Actions& actions);
   void advance_to(std::size_t visit, Actions& actions);
   void append_finish(Actions& actions);
+  void come_round(Actions& actions);
 
   const std::vector<GatherUnit> units_;
   const std::vector<bool> resident_;
@@ -68,6 +76,7 @@ class GatherSchedule {
   std::array<Plan, 3> plans_;
 
   bool open_ = false;
+  bool abandoned_ = false;
   PhaseKind phase_ = PhaseKind::train_forward;
   std::size_t visited_ = 0;  // visits that are over, used or skipped
   std::size_t issued_ = 0;   // visits whose gather was issued

@@ -6,17 +6,14 @@
 #include "zeroshard/layout/alignment.h"
 
 namespace zeroshard {
-namespace {
-
-constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-
-}  // namespace
 
 GatherPoolMemory::GatherPoolMemory(const GatherPool& plan, StateMemory& memory) : memory_(memory) {
   for (const SlotClass& of_size : plan.classes) {
     for (std::int64_t i = 0; i < of_size.slots; ++i) {
-      slots_.emplace(of_size.slot_bytes,
-                     Slot{memory.allocate(Category::buffers, Tier::device, of_size.slot_bytes)});
+      slots_.emplace(
+          of_size.slot_bytes,
+          Slot{.buffer = memory.allocate(Category::buffers, Tier::device, of_size.slot_bytes),
+               .planned = true});
     }
   }
 }
@@ -41,6 +38,11 @@ void GatherPoolMemory::give_back(void* slot) {
     return;
   }
   ZS_CHECK(false, "a slot that is not of this pool");
+}
+
+void GatherPoolMemory::trim() {
+  std::erase_if(slots_,
+                [](const auto& slot) { return !slot.second.planned && !slot.second.taken; });
 }
 
 Gatherer::Gatherer(std::vector<FlatUnit*> units, GatherSchedule schedule, const GatherPool& plan,
@@ -80,10 +82,13 @@ void Gatherer::drop_holds() {
 void Gatherer::run(const GatherSchedule::Actions& actions, std::size_t needed) {
   for (const std::size_t unit : actions.unused) {
     if (unit != needed && entries_[unit].holds == 0) release(unit);
+    tell_skipped_(unit);
   }
   for (const GatherSchedule::Gather& each : actions.gathers) {
     gather(each.unit);
-    if (each.drop && each.unit != needed && entries_[each.unit].holds == 0) release(each.unit);
+    if (!each.drop) continue;
+    if (each.unit != needed && entries_[each.unit].holds == 0) release(each.unit);
+    tell_skipped_(each.unit);
   }
 }
 
@@ -95,16 +100,13 @@ void Gatherer::gather(std::size_t unit) {
   entry.handle = comm_.all_gather_into(entry.unit->gather_pairs(), entry.unit->name());
 }
 
-void Gatherer::gather_alone(std::size_t unit) {
-  gather(unit);
-  wait(unit);
-}
-
 void Gatherer::refresh(std::size_t unit) {
   Entry& entry = entries_[unit];
   if (!entry.unit->resident() || comm_.world_size() == 1) return;
+  const std::vector<GatherPair> pairs = entry.unit->gather_pairs(/*refresh=*/true);
+  if (pairs.empty()) return;  // all frozen
   entry.unit->begin_refresh();
-  entry.handle = comm_.all_gather_into(entry.unit->gather_pairs(true), entry.unit->name());
+  entry.handle = comm_.all_gather_into(pairs, entry.unit->name());
 }
 
 void Gatherer::wait(std::size_t unit) {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "zeroshard/comm/communicator.h"
@@ -22,11 +24,14 @@ class GatherPoolMemory {
 
   void* take(std::int64_t bytes);
   void give_back(void* slot);
+  // Gives up what is beyond the plan and free.
+  void trim();
 
  private:
   struct Slot {
     StateBuffer buffer;
     bool taken = false;
+    bool planned = false;
   };
   StateMemory& memory_;
   std::multimap<std::int64_t, Slot> slots_;  // by size
@@ -47,6 +52,10 @@ class Gatherer {
   void hold(std::size_t unit);
   // The rest of what this phase planned, and nothing held or under way any more.
   void finish_phase();
+  // A phase that happens on other ranks only.
+  void pass_over(PhaseKind phase) { run(schedule_.pass_over(phase), kNone); }
+  // Told of each unit that was planned and is not used, at its place in the order.
+  void when_skipped(std::function<void(std::size_t unit)> tell) { tell_skipped_ = std::move(tell); }
   // After an exception: whatever is held is let go.
   void drop_holds();
 
@@ -55,8 +64,8 @@ class Gatherer {
   void wait(std::size_t unit);
   void wait_for_all();
 
-  // For full-parameter scopes: outside of every phase.
-  void gather_alone(std::size_t unit);
+  // After a full-parameter scope: memory for what no phase needs is given back.
+  void trim() { pool_.trim(); }
 
   int holds(std::size_t unit) const { return entries_[unit].holds; }
   GatherSchedule& schedule() { return schedule_; }
@@ -69,6 +78,7 @@ class Gatherer {
     int holds = 0;
   };
 
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   void run(const GatherSchedule::Actions& actions, std::size_t needed);
   void gather(std::size_t unit);
   void release(std::size_t unit);
@@ -77,6 +87,7 @@ class Gatherer {
   GatherSchedule schedule_;
   GatherPoolMemory pool_;
   Communicator& comm_;
+  std::function<void(std::size_t)> tell_skipped_ = [](std::size_t) {};
 };
 
 }  // namespace zeroshard

@@ -10,6 +10,12 @@ void* offset_by(void* data, std::int64_t elements, DType dtype) {
   return static_cast<std::byte*>(data) + elements * bytes_of(dtype);
 }
 
+// In fp32, to be rounded once, to what travels. (torch's own product of a 16-bit tensor and a
+// number rounds differently in vectors and in their tails.)
+at::Tensor scaled(const at::Tensor& values, float factor) {
+  return factor == 1.0F ? values : values.to(at::kFloat).mul(factor);
+}
+
 std::vector<Span> padding_of(const FlatLayout& layout) {
   std::vector<Span> spans;
   std::int64_t end = 0;
@@ -69,7 +75,7 @@ void GradientGroup::write(std::size_t parameter, const at::Tensor& gradient, voi
   if (!plan_.keeps_local()) {
     // What a kept local gradient would have been rounded to, so that stages agree.
     from = from.to(to_torch(plan_.accumulation));
-    if (plan_.before != 1.0F) from = from.mul(plan_.before);
+    from = scaled(from, plan_.before);
   }
   if (on_reduced) {
     from = from.to(to_torch(plan_.communication));
@@ -90,18 +96,24 @@ void GradientGroup::fill_gaps(void* packed) {
     const bool on_reduced = packed == nullptr && !plan_.keeps_local();
     if (!written_[i] && !(on_reduced && holds_reduced())) local(i, packed).zero_();
   }
-  if (packed == nullptr) return;  // the engine's own buffers have zeros there already
+  // The engine's own buffers have zeros there already, unless G of another dtype lay across them.
+  const bool overwritten = plan_.reduces_in_place() && plan_.reduced != plan_.accumulation;
+  if (packed == nullptr && !overwritten) return;
+  void* const data = local_data(packed);
   for (const Span& span : padding_) {
-    tensor_over(offset_by(packed, span.begin(), dtype), span.size(), dtype, device_).zero_();
+    tensor_over(offset_by(data, span.begin(), dtype), span.size(), dtype, device_).zero_();
   }
 }
 
 void GradientGroup::pack(void* packed) {
   if (!plan_.keeps_local()) return;
   at::Tensor from = tensor_over(local_.data(), padded_numel(), plan_.accumulation, device_);
-  if (plan_.before != 1.0F) from = plan_.packs() ? from.mul(plan_.before) : from.mul_(plan_.before);
-  if (!plan_.packs()) return;
-  tensor_over(packed, padded_numel(), plan_.communication, device_).copy_(from);
+  if (!plan_.packs()) {
+    if (plan_.before != 1.0F) from.copy_(scaled(from, plan_.before));
+    return;
+  }
+  tensor_over(packed, padded_numel(), plan_.communication, device_)
+      .copy_(scaled(from, plan_.before));
 }
 
 ReducePair GradientGroup::pair(void* packed) {
@@ -115,7 +127,7 @@ void GradientGroup::reduce_alone() {
   const bool unchanged = plan_.accumulation == plan_.communication && plan_.before == 1.0F &&
                          plan_.after == 1.0F && !promoted_;
   if (unchanged && plan_.reduced == plan_.accumulation) return;
-  at::Tensor sum = from.mul(plan_.before).to(to_torch(plan_.communication)).to(at::kFloat);
+  at::Tensor sum = scaled(from, plan_.before).to(to_torch(plan_.communication)).to(at::kFloat);
   sum = sum.mul(plan_.after);
   const Piece to = all_reduced();
   const at::Tensor reduced = tensor_over(to.data, to.count, to.dtype, device_);

@@ -31,7 +31,8 @@ void Init::adopt(const torch::nn::Module& module, UnitBase& unit) {
     if (!adopted_.insert(parameter.value().unsafeGetTensorImpl()).second) continue;
     spec.parameters.push_back({parameter.key(), parameter.value()});
   }
-  unit.keep(std::make_unique<FlatUnit>(spec, Core::unit_options(options_, spec, comm_), memory_));
+  const FlatUnitOptions unit_options = Core::unit_options(options_, spec, comm_, so_far_);
+  unit.keep(std::make_unique<FlatUnit>(spec, unit_options, memory_));
 }
 
 }  // namespace zeroshard

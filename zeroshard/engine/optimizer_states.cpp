@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "zeroshard/base/check.h"
+#include "zeroshard/base/error.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/optim/update.h"
 #include "zeroshard/optim/update_tensors.h"
@@ -19,6 +20,16 @@ float* floats_at(const StateBuffer& buffer, std::int64_t offset) {
 
 void* bytes_at(void* data, std::int64_t elements, DType dtype) {
   return static_cast<std::byte*>(data) + elements * bytes_of(dtype);
+}
+
+// Learning rates may change while training goes on, but there is no memory for a moment that was
+// not there at the start.
+void refuse_more_moments(const OptimizerOptions& options, std::size_t has) {
+  const auto wants = static_cast<std::size_t>(moments_per_parameter(options));
+  if (wants <= has) return;
+  throw StateError({.what = "a parameter group needs more moments than the engine was made with",
+                    .value = std::to_string(wants) + " against " + std::to_string(has),
+                    .remedy = "give the optimizer and its momentum when the engine is made"});
 }
 
 }  // namespace
@@ -143,6 +154,7 @@ void OptimizerStates::update_group(Unit& unit, std::size_t group, const Gradient
     }
     const OptimizerOptions& options =
         settings.groups[static_cast<std::size_t>(unit.group_ids[parameter])];
+    refuse_more_moments(options, made.moments.size());
     const StepScalars scalars{settings.gradient_factor, unit.steps[parameter]};
     if (memory_.device() == kCpu) {
       update_span(options, span, scalars, pool_);

@@ -31,43 +31,44 @@ Reducer::Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& opti
       unit.groups.emplace_back(layout.groups()[group], plan_, memory);
     }
   }
-  make_buckets(options.bucket_numel, options.last_unit);
-  if (plan_.packs()) make_ring(memory, options.overlap);
+  const ReductionPlan plan = plan_buckets(options);
+  make_buckets(plan, options.root_unit);
+  if (plan_.packs()) make_slots(plan);
 }
 
-// In the order in which backward completes units: from the last to the first, the root at the end.
-void Reducer::make_buckets(std::int64_t bucket_numel, std::optional<std::size_t> last_unit) {
-  std::vector<std::size_t> order;
+ReductionPlan Reducer::plan_buckets(const ReducerOptions& options) const {
   std::vector<std::int64_t> numels;
-  for (std::size_t i = units_.size(); i-- > 0;) {
-    if (i == last_unit) continue;
-    order.push_back(i);
-    numels.push_back(flat_units_[i]->layout().totals().trainable_padded_numel);
+  for (const FlatUnit* unit : flat_units_) {
+    numels.push_back(unit->layout().totals().trainable_padded_numel);
   }
-  const BucketPlan plan(numels, bucket_numel);
-  for (const Bucket& bucket : plan.buckets()) {
-    const auto first = order.begin();
-    buckets_.push_back({.units = {first + static_cast<std::ptrdiff_t>(bucket.first_unit),
-                                  first + static_cast<std::ptrdiff_t>(bucket.end_unit)}});
-  }
-  if (last_unit) buckets_.push_back({.units = {*last_unit}});
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+  return plan_reductions(numels, {.bucket_numel = options.bucket_numel,
+                                  .dtype = plan_.communication,
+                                  .overlap = options.overlap,
+                                  .root_unit = options.root_unit});
+}
+
+void Reducer::make_buckets(const ReductionPlan& plan, std::optional<std::size_t> root_unit) {
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const UnitBucket& bucket = plan.buckets[b];
     std::int64_t offset = 0;
-    for (const std::size_t unit : buckets_[b].units) {
+    for (const std::size_t unit : bucket.units) {
       units_[unit].bucket = b;
       units_[unit].bucket_offset = offset;
       offset += flat_units_[unit]->layout().totals().trainable_padded_numel;
     }
-    slot_bytes_ = std::max(slot_bytes_, buffer_bytes(offset, plan_.communication));
+    buckets_.push_back({.units = bucket.units,
+                        .is_root = root_unit.has_value() && bucket.units.front() == *root_unit});
   }
 }
 
-// One buffer fills while another is reduced.
-void Reducer::make_ring(StateMemory& memory, bool overlap) {
-  for (int i = 0; i < (overlap ? 2 : 1); ++i) {
-    slots_.push_back(std::make_unique<Slot>(
-        Slot{memory.allocate(Category::buffers, Tier::device, slot_bytes_)}));
-  }
+void Reducer::make_slots(const ReductionPlan& plan) {
+  slot_bytes_ = plan.ring.slot_bytes;
+  for (int i = 0; i < plan.ring.slots; ++i) slots_.push_back(make_slot(slot_bytes_));
+  if (plan.root_slot_bytes > 0) root_slot_ = make_slot(plan.root_slot_bytes);
+}
+
+std::unique_ptr<Reducer::Slot> Reducer::make_slot(std::int64_t bytes) {
+  return std::make_unique<Slot>(Slot{memory_.allocate(Category::buffers, Tier::device, bytes)});
 }
 
 void Reducer::begin_backward(bool reduces) {
@@ -116,30 +117,28 @@ void* Reducer::bucket_memory(UnitGradients& unit, std::size_t group) {
          offset * bytes_of(plan_.communication);
 }
 
-// The bucket's own slot, or one that is free, or the one whose reduction began first. Where all
-// wait for gradients that come out of order, one more.
 Reducer::Slot& Reducer::take_slot(std::size_t bucket) {
   BucketState& wants = buckets_[bucket];
   if (wants.slot != nullptr) return *wants.slot;
+  Slot& slot = wants.is_root ? *root_slot_ : ring_slot();
+  if (slot.bucket) finish(buckets_[*slot.bucket]);
+  slot.bucket = bucket;
+  wants.slot = &slot;
+  return slot;
+}
+
+// One that is free, or the one whose reduction began first. Where all wait for gradients that come
+// out of order, one more.
+Reducer::Slot& Reducer::ring_slot() {
   Slot* oldest = nullptr;
   for (const auto& slot : slots_) {
-    if (!slot->bucket) {
-      oldest = slot.get();
-      break;
-    }
-    const BucketState& has = buckets_[*slot->bucket];
+    if (!slot->bucket) return *slot;
     const bool older = oldest == nullptr || *slot->bucket < *oldest->bucket;
-    if (has.launched && older) oldest = slot.get();
+    if (buckets_[*slot->bucket].launched && older) oldest = slot.get();
   }
-  if (oldest == nullptr) {
-    slots_.push_back(std::make_unique<Slot>(
-        Slot{memory_.allocate(Category::buffers, Tier::device, slot_bytes_)}));
-    oldest = slots_.back().get();
-  }
-  if (oldest->bucket) finish(buckets_[*oldest->bucket]);
-  oldest->bucket = bucket;
-  wants.slot = oldest;
-  return *oldest;
+  if (oldest != nullptr) return *oldest;
+  slots_.push_back(make_slot(slot_bytes_));
+  return *slots_.back();
 }
 
 void Reducer::complete(std::size_t unit) {

@@ -16,8 +16,7 @@
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gradient_group.h"
 #include "zeroshard/engine/unit_state.h"
-#include "zeroshard/layout/bucket_plan.h"
-#include "zeroshard/layout/pool.h"
+#include "zeroshard/layout/reduction_plan.h"
 
 namespace zeroshard {
 
@@ -25,7 +24,7 @@ struct ReducerOptions {
   GradientPlan gradients;
   std::int64_t bucket_numel = 0;
   bool overlap = false;
-  std::optional<std::size_t> last_unit = {};  // the root: complete only when backward ends
+  std::optional<std::size_t> root_unit = {};  // complete only when backward ends
 };
 
 class Reducer {
@@ -73,12 +72,16 @@ class Reducer {
     std::vector<std::size_t> units = {};  // in reduction order
     std::size_t incomplete = 0;
     Slot* slot = nullptr;
+    bool is_root = false;
     bool launched = false;
     Handle handle = {};
   };
 
-  void make_buckets(std::int64_t bucket_numel, std::optional<std::size_t> last_unit);
-  void make_ring(StateMemory& memory, bool overlap);
+  ReductionPlan plan_buckets(const ReducerOptions& options) const;
+  void make_buckets(const ReductionPlan& plan, std::optional<std::size_t> root_unit);
+  void make_slots(const ReductionPlan& plan);
+  Slot& ring_slot();
+  std::unique_ptr<Slot> make_slot(std::int64_t bytes);
   void* written_memory(UnitGradients& unit, std::size_t group);
   void* bucket_memory(UnitGradients& unit, std::size_t group);
   void fill(UnitGradients& unit, std::vector<ReducePair>& pairs);
@@ -95,7 +98,8 @@ class Reducer {
   std::vector<FlatUnit*> flat_units_;
   std::vector<UnitGradients> units_;
   std::vector<BucketState> buckets_;
-  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::unique_ptr<Slot>> slots_;  // buckets take them in turn
+  std::unique_ptr<Slot> root_slot_;
   std::int64_t slot_bytes_ = 0;
   std::size_t next_bucket_ = 0;
   bool reduces_ = false;

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 #include <mutex>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -33,9 +34,13 @@ struct Table {
   struct sigaction before = {};
 };
 
+// All zeros, so that its 8 MiB are no memory until they are used; never destroyed, because faults
+// may come late.
+constinit Table all_entries;
+
 Table& table() {
-  static Table* const all = new Table;  // never destroyed: faults may come late
-  return *all;
+  static_assert(std::is_trivially_destructible_v<Table>);
+  return all_entries;
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {

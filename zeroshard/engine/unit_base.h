@@ -3,10 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <ATen/ops/empty.h>
 
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/unit_hooks.h"
@@ -24,15 +27,16 @@ class UnitBase {
   // A use of the unit that is not its forward(): `body` may read the unit's parameters.
   template <typename Body, typename... Arguments>
   auto call(const Body& body, Arguments&&... arguments) {
-    using Result = std::invoke_result_t<const Body&, Arguments...>;
+    using Result = std::decay_t<std::invoke_result_t<const Body&, Arguments...>>;
     if (link_.core() == nullptr) return Result(body(std::forward<Arguments>(arguments)...));
     const ForwardScope scope(link_);
     if (!scope.leaves_graph()) return Result(body(std::forward<Arguments>(arguments)...));
     std::tuple<std::decay_t<Arguments>...> inputs(std::forward<Arguments>(arguments)...);
     if (checkpoints_) return call_checkpointed<Result>(body, inputs);
-    mark_inputs(link_, tensors_in(inputs));
+    const Use use = std::make_shared<PendingUse>(link_);
+    mark_inputs(use, tensors_in(inputs));
     Result result = apply<Result>(body, inputs);
-    mark_outputs(link_, tensors_in(result));
+    mark_outputs(use, tensors_in(result));
     return result;
   }
 
@@ -64,6 +68,9 @@ class UnitBase {
   Result call_checkpointed(const Body& body, Inputs& inputs) {
     // The result's shape, into which the graph's tensors are put.
     const auto shape = std::make_shared<std::optional<Result>>();
+    const std::vector<at::Tensor> given = copies_in(inputs);
+    // Autograd keeps the tensors, and lets them go when backward has used them.
+    put(inputs, std::vector<at::Tensor>(given.size(), at::empty({0})));
     const FlatForward forward = [body, inputs, shape](const std::vector<at::Tensor>& tensors) {
       Inputs own = inputs;
       put(own, tensors);
@@ -71,7 +78,7 @@ class UnitBase {
       if (!*shape) *shape = result;
       return copies_in(result);
     };
-    const std::vector<at::Tensor> tensors = run_checkpointed(link_, forward, copies_in(inputs));
+    const std::vector<at::Tensor> tensors = run_checkpointed(link_, forward, given);
     Result result = std::move(**shape);
     put(result, tensors);
     return result;

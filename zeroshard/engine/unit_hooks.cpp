@@ -21,30 +21,48 @@ using torch::autograd::variable_list;
 
 // Custom functions take and keep values of IValue's kinds only; this carries one of ours.
 struct Carried final : torch::CustomClassHolder {
-  UnitLink unit;
+  Use use;
+  std::vector<Use> nested;  // units used inside, when all is computed again
   FlatForward forward;
   std::vector<at::Tensor> random_states;
 };
 
-c10::intrusive_ptr<Carried> carry(const UnitLink& unit) {
+c10::intrusive_ptr<Carried> carry(Use use) {
   auto carried = c10::make_intrusive<Carried>();
-  carried->unit = unit;
+  carried->use = std::move(use);
   return carried;
 }
 
+// What is being computed without a graph, to be computed again in backward.
+thread_local Carried* computed_again = nullptr;
+
+class ComputedAgain {
+ public:
+  explicit ComputedAgain(Carried& carried) : outer_(std::exchange(computed_again, &carried)) {}
+  ~ComputedAgain() { computed_again = outer_; }
+  ComputedAgain(const ComputedAgain&) = delete;
+  ComputedAgain& operator=(const ComputedAgain&) = delete;
+
+ private:
+  Carried* const outer_;
+};
+
 // The identity. Its backward runs when all of the unit's has.
 struct Boundary : torch::autograd::Function<Boundary> {
+  // A list of this type is seen by autograd; a vector is not, and its gradients would end here.
   static variable_list forward(AutogradContext* context, c10::intrusive_ptr<Carried> carried,
-                               variable_list inputs) {
+                               at::TensorList inputs) {
     context->saved_data["unit"] = c10::IValue::make_capsule(std::move(carried));
-    return inputs;
+    // An input without a gradient stays without: zeros would reach parameters as a gradient.
+    context->set_materialize_grads(false);
+    return inputs.vec();
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto carried =
         c10::static_intrusive_pointer_cast<Carried>(context->saved_data["unit"].toCapsule());
-    if (Core* core = carried->unit.core()) core->after_backward(carried->unit.unit);
-    variable_list all{at::Tensor()};
-    all.insert(all.end(), gradients.begin(), gradients.end());
+    carried->use->end();
+    variable_list all(1);
+    for (const at::Tensor& gradient : gradients) all.push_back(gradient);
     return all;
   }
 };
@@ -77,26 +95,38 @@ void set_random_states(const std::vector<at::Generator>& of,
   }
 }
 
+// Other random states while it lives.
+class RandomReplay {
+ public:
+  RandomReplay(std::vector<at::Generator> of, const std::vector<at::Tensor>& states)
+      : of_(std::move(of)), now_(random_states(of_)) {
+    set_random_states(of_, states);
+  }
+  ~RandomReplay() { set_random_states(of_, now_); }
+  RandomReplay(const RandomReplay&) = delete;
+  RandomReplay& operator=(const RandomReplay&) = delete;
+
+ private:
+  const std::vector<at::Generator> of_;
+  const std::vector<at::Tensor> now_;
+};
+
 // The unit's forward once more, with what it was given the first time.
 variable_list recompute(const Carried& carried, const variable_list& inputs) {
-  const std::vector<at::Generator> of = generators(inputs);
-  const std::vector<at::Tensor> now = random_states(of);
-  set_random_states(of, carried.random_states);
-  variable_list outputs;
-  {
-    const at::AutoGradMode grad(true);
-    outputs = carried.forward(inputs);
-  }
-  set_random_states(of, now);
-  return outputs;
+  const RandomReplay replay(generators(inputs), carried.random_states);
+  const at::AutoGradMode grad(true);
+  return carried.forward(inputs);
 }
 
 struct Checkpoint : torch::autograd::Function<Checkpoint> {
   // The anchor requires a gradient, so that there is a node even where no input does.
   static variable_list forward(AutogradContext* context, c10::intrusive_ptr<Carried> carried,
-                               variable_list inputs, at::Tensor) {
+                               at::TensorList given, at::Tensor) {
+    const variable_list inputs = given.vec();
     carried->random_states = random_states(generators(inputs));
     context->save_for_backward(inputs);
+    context->set_materialize_grads(false);
+    const ComputedAgain scope(*carried);
     variable_list outputs = carried->forward(inputs);
     context->saved_data["unit"] = c10::IValue::make_capsule(std::move(carried));
     return outputs;
@@ -105,8 +135,9 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto carried =
         c10::static_intrusive_pointer_cast<Carried>(context->saved_data["unit"].toCapsule());
-    Core* const core = carried->unit.core();
-    if (core != nullptr) core->before_backward(carried->unit.unit);
+    const UnitLink& unit = carried->use->unit();
+    Core* const core = unit.core();
+    if (core != nullptr) core->before_backward(unit.unit);
     variable_list inputs;
     for (const at::Tensor& saved : context->get_saved_variables()) {
       inputs.push_back(saved.defined() ? saved.detach().set_requires_grad(saved.requires_grad())
@@ -114,10 +145,9 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
     }
     const std::size_t holds = core == nullptr ? 0 : core->recompute_holds();
     differentiate(recompute(*carried, inputs), gradients);
-    if (core != nullptr) {
-      core->end_recompute(holds);
-      core->after_backward(carried->unit.unit);
-    }
+    if (core != nullptr) core->end_recompute(holds);
+    for (const Use& use : carried->nested) use->end();
+    carried->use->end();
     variable_list result{at::Tensor()};
     for (const at::Tensor& input : inputs) result.push_back(input.defined() ? input.grad() : input);
     result.emplace_back();
@@ -139,15 +169,35 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
 
 ForwardScope::ForwardScope(const UnitLink& unit) : unit_(unit) {
   Core* const core = unit_.core();
-  leaves_graph_ = at::GradMode::is_enabled() && !core->recomputes();
-  core->before_forward(unit_.unit);
+  const bool again = core->recomputes();
+  leaves_graph_ = at::GradMode::is_enabled() && !again;
+  core->before_forward(unit_.unit, leaves_graph_ || computed_again != nullptr);
+  if (computed_again == nullptr || again) return;
+  computed_again->nested.push_back(std::make_shared<PendingUse>(unit_));
 }
 
 ForwardScope::~ForwardScope() {
-  if (Core* core = unit_.core()) core->after_forward(unit_.unit);
+  Core* const core = unit_.core();
+  if (core == nullptr) return;
+  core->after_forward(unit_.unit);
+  if (std::uncaught_exceptions() > exceptions_at_birth_) core->abandon_forward();
 }
 
-void mark_inputs(const UnitLink& unit, const std::vector<at::Tensor*>& inputs) {
+PendingUse::PendingUse(UnitLink unit) : unit_(std::move(unit)) {
+  if (Core* core = unit_.core()) core->expect_backward(unit_.unit);
+}
+
+PendingUse::~PendingUse() {
+  Core* const core = unit_.core();
+  if (core != nullptr) core->forget_backward(unit_.unit, !ended_);
+}
+
+void PendingUse::end() {
+  Core* const core = unit_.core();
+  if (!std::exchange(ended_, true) && core != nullptr) core->after_backward(unit_.unit);
+}
+
+void mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs) {
   std::vector<at::Tensor*> wanted;
   variable_list values;
   for (at::Tensor* input : inputs) {
@@ -156,30 +206,26 @@ void mark_inputs(const UnitLink& unit, const std::vector<at::Tensor*>& inputs) {
     values.push_back(*input);
   }
   if (wanted.empty()) return;
-  const variable_list marked = Boundary::apply(carry(unit), values);
+  const variable_list marked = Boundary::apply(carry(use), at::TensorList(values));
   for (std::size_t i = 0; i < wanted.size(); ++i) *wanted[i] = marked[i];
 }
 
-void mark_outputs(const UnitLink& unit, const std::vector<at::Tensor*>& outputs) {
-  bool any = false;
+void mark_outputs(const Use& use, const std::vector<at::Tensor*>& outputs) {
   for (at::Tensor* output : outputs) {
     if (!output->requires_grad()) continue;
-    any = true;
-    output->register_hook([unit](const at::Tensor& gradient) {
-      if (Core* core = unit.core()) core->before_backward(unit.unit);
+    output->register_hook([use](const at::Tensor& gradient) {
+      if (Core* core = use->unit().core()) core->before_backward(use->unit().unit);
       return gradient;
     });
   }
-  if (any) unit.core()->expect_backward(unit.unit);
 }
 
 std::vector<at::Tensor> run_checkpointed(const UnitLink& unit, const FlatForward& forward,
                                          const std::vector<at::Tensor>& inputs) {
-  auto carried = carry(unit);
+  auto carried = carry(std::make_shared<PendingUse>(unit));
   carried->forward = forward;
   const at::Tensor anchor = at::ones({1}).set_requires_grad(true);
-  unit.core()->expect_backward(unit.unit);
-  return Checkpoint::apply(std::move(carried), inputs, anchor);
+  return Checkpoint::apply(std::move(carried), at::TensorList(inputs), anchor);
 }
 
 }  // namespace zeroshard

@@ -2,6 +2,7 @@
 // or, with activation checkpointing, one node that computes the unit again.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -34,12 +35,32 @@ class ForwardScope {
  private:
   UnitLink unit_;
   bool leaves_graph_ = false;
+  const int exceptions_at_birth_ = std::uncaught_exceptions();
 };
 
+// A use whose backward the engine waits for. It lives in the graph: where that is dropped without a
+// backward (an exception, a loss that nobody wanted), the engine waits no longer.
+class PendingUse {
+ public:
+  explicit PendingUse(UnitLink unit);
+  ~PendingUse();
+  PendingUse(const PendingUse&) = delete;
+  PendingUse& operator=(const PendingUse&) = delete;
+
+  const UnitLink& unit() const { return unit_; }
+  // Counts once. Where a graph is kept and differentiated again, the end of backward counts.
+  void end();
+
+ private:
+  UnitLink unit_;
+  bool ended_ = false;
+};
+using Use = std::shared_ptr<PendingUse>;
+
 // Inputs that require a gradient get a node behind which the unit's backward is over.
-void mark_inputs(const UnitLink& unit, const std::vector<at::Tensor*>& inputs);
+void mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs);
 // A gradient that arrives at an output announces the unit's backward.
-void mark_outputs(const UnitLink& unit, const std::vector<at::Tensor*>& outputs);
+void mark_outputs(const Use& use, const std::vector<at::Tensor*>& outputs);
 
 // Runs `forward` on the inputs and keeps only them; backward runs it again, with the random numbers
 // of the first time.

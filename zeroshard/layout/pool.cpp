@@ -58,16 +58,6 @@ GatherPool size_gather_pool(const std::vector<GatherUnit>& units, const std::vec
   return pool;
 }
 
-Ring size_bucket_ring(std::int64_t largest_bucket_numel, DType dtype, bool overlap,
-                      int world_size) {
-  ZS_CHECK_GE(world_size, 1, "a bucket ring needs at least one rank");
-  const int buffers = overlap ? 2 : 1;
-  const int staging = world_size > 1 ? 1 : 0;
-  const std::int64_t slot_bytes = buffer_bytes(largest_bucket_numel, dtype);
-  const int slots = buffers + staging;
-  return {slot_bytes, slots, checked_mul(slot_bytes, slots)};
-}
-
 Ring size_staging_ring(int slots, std::int64_t slot_bytes) {
   ZS_CHECK_GE(slots, 0, "slots of a staging ring");
   const std::int64_t rounded = checked_round_up(slot_bytes, kBufferAlignmentBytes);

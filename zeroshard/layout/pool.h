@@ -1,12 +1,12 @@
-// Sizes of the memory that is allocated once and reused: the gather pool, the bucket ring and the
-// host staging ring. Planner and engine both call these, so that they cannot disagree.
+// Sizes of the memory that is allocated once and reused: the gather pool and rings of buffers.
+// Planner and engine both call these, so that they cannot disagree. The rings of buckets are in
+// reduction_plan.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "zeroshard/base/dtype.h"
 #include "zeroshard/layout/prefetch.h"
 
 namespace zeroshard {
@@ -44,16 +44,11 @@ struct Ring {
   bool operator==(const Ring& other) const = default;
 };
 
-// Bucket buffers for gradients in the communication dtype: one, or two when reduction overlaps
-// backward (one fills while the other is reduced). With more than one rank there is one more, into
-// which our reduce-scatter receives the other ranks' addends before it sums them in rank order.
-Ring size_bucket_ring(std::int64_t largest_bucket_numel, DType dtype, bool overlap, int world_size);
-
 // Of `numel` owned elements, how many leave the device when `ratio` of the states is offloaded:
 // whole alignment blocks, so that both parts start aligned.
 std::int64_t offloaded_numel(std::int64_t numel, double ratio);
 
-// Host memory through which offloaded states pass.
+// Buffers that states pass through one after another.
 Ring size_staging_ring(int slots, std::int64_t slot_bytes);
 
 }  // namespace zeroshard

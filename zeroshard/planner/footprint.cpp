@@ -8,9 +8,9 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/layout/alignment.h"
-#include "zeroshard/layout/bucket_plan.h"
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/layout/pool.h"
+#include "zeroshard/layout/reduction_plan.h"
 #include "zeroshard/layout/traffic.h"
 
 namespace zeroshard {
@@ -113,23 +113,24 @@ class Accountant {
     if (!in_place) add(Category::gradients, tier, buffer_bytes(numel, reduced));
   }
 
-  // Stages that keep the local gradient reduce straight out of it; the others fill buckets. Both
-  // receive into one staging bucket.
+  // Stages that keep the local gradient reduce straight out of it, where it has the dtype that
+  // travels; the others fill buckets. What a communicator stages inside is its own: mpi's is of a
+  // fixed size for each rank, whatever the model's, and so are NCCL's buffers.
   void add_bucket_buffers() {
-    if (world_size_ == 1) return;
+    const DType dtype = options_.precision.communication();
+    const bool fills = stage_.gradients_accumulating == Placement::sharded ||
+                       options_.precision.accumulation() != dtype;
+    if (world_size_ == 1 || !fills) return;
     std::vector<std::int64_t> numels;
     for (const UnitLayout& unit : model_.units()) {
       numels.push_back(unit.totals().trainable_padded_numel);
     }
-    std::reverse(numels.begin(), numels.end());
-    const BucketPlan plan(numels, options_.zero.reduce_bucket_numel);
-    const DType dtype = options_.precision.communication();
-    const bool fills = stage_.gradients_accumulating == Placement::sharded ||
-                       options_.precision.accumulation() != dtype;
-    const bool overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default());
-    const Ring ring = fills ? size_bucket_ring(plan.largest_numel(), dtype, overlap, world_size_)
-                            : size_staging_ring(1, plan.largest_numel() * bytes_of(dtype));
-    add(Category::buffers, Tier::device, ring.total_bytes);
+    const ReductionPlan plan = plan_reductions(
+        numels, {.bucket_numel = options_.zero.reduce_bucket_numel,
+                 .dtype = dtype,
+                 .overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default()),
+                 .root_unit = model_.root_unit()});
+    add(Category::buffers, Tier::device, plan.total_bytes);
   }
 
   // 16-bit parameters on their way up: two slots, so that one is sent while one is written.
