@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS zeroshard_core zeroshard_device zeroshard_comm zeroshard_precision zeroshard_optim
-        zeroshard_tier EXPORT zeroshardTargets)
+        zeroshard_tier zeroshard_engine_plan EXPORT zeroshardTargets)
 if(TARGET zeroshard_engine)
   install(TARGETS zeroshard_torch_device zeroshard_torch_optim zeroshard_engine
           EXPORT zeroshardTargets)

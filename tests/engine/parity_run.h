@@ -19,6 +19,8 @@ struct RunPlan {
   bool init = false;
 };
 
+RunPlan small_plan(int stage, int ranks, DType dtype = DType::fp32, std::int64_t micro_steps = 1);
+
 struct Trace {
   std::vector<double> losses;
   std::vector<double> norms;

@@ -85,19 +85,4 @@ std::vector<double> states_of(Engine& engine) {
   return all;
 }
 
-RunPlan small_plan(int stage, int ranks, DType dtype, std::int64_t micro_steps) {
-  RunPlan plan;
-  plan.ranks = ranks;
-  plan.options.zero.stage = stage;
-  plan.options.zero.persistence_numel = 0;
-  plan.options.zero.reduce_bucket_numel = 2000;
-  plan.options.zero.prefetch_numel = 3000;
-  plan.options.accumulation_steps = micro_steps;
-  plan.options.precision.bf16.enabled = dtype == DType::bf16;
-  plan.options.precision.fp16.enabled = dtype == DType::fp16;
-  plan.options.groups = {AdamOptions{.lr = 1e-2, .weight_decay = 0.1}};
-  plan.options.threads = 1;
-  return plan;
-}
-
 }  // namespace zeroshard::test

@@ -29,6 +29,4 @@ FootprintOptions footprint_options_of(const EngineOptions& options);
 // step counts.
 std::vector<double> states_of(Engine& engine);
 
-RunPlan small_plan(int stage, int ranks, DType dtype = DType::fp32, std::int64_t micro_steps = 1);
-
 }  // namespace zeroshard::test

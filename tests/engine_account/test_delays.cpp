@@ -1,8 +1,6 @@
 // Collectives that start late and end late, at random, change no bit: nothing may depend on when
 // messages arrive.
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <random>
 #include <thread>
 
@@ -10,26 +8,17 @@
 
 #include "tests/engine_account/account_support.h"
 #include "zeroshard/comm/thread.h"
+#include "zeroshard/device/stream.h"
 
 namespace zeroshard::test {
 namespace {
 
-// Passes operations on from a thread of its own, which dawdles before and after each.
+// Passes operations on from a side stream of its own, which dawdles before and after each.
 class DawdlingCommunicator final : public Communicator {
  public:
-  DawdlingCommunicator(Communicator& comm, unsigned seed)
-      : comm_(comm), random_(seed), worker_([this] { work(); }) {}
+  DawdlingCommunicator(Communicator& comm, unsigned seed) : comm_(comm), random_(seed) {}
   DawdlingCommunicator(std::unique_ptr<Communicator> owned, unsigned seed)
-      : comm_(*owned), random_(seed), owned_(std::move(owned)), worker_([this] { work(); }) {}
-
-  ~DawdlingCommunicator() override {
-    {
-      const std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    queued_.notify_one();
-    worker_.join();
-  }
+      : comm_(*owned), random_(seed), owned_(std::move(owned)) {}
 
   int rank() const override { return comm_.rank(); }
   int world_size() const override { return comm_.world_size(); }
@@ -56,18 +45,9 @@ class DawdlingCommunicator final : public Communicator {
   }
 
  private:
-  struct Job {
-    std::function<Handle()> start;
-    std::shared_ptr<Completion> completion;
-  };
-
   Handle submit(std::function<Handle()> start) {
-    auto completion = std::make_shared<Completion>();
-    {
-      const std::lock_guard lock(mutex_);
-      queue_.push_back({std::move(start), completion});
-    }
-    queued_.notify_one();
+    const auto completion = std::make_shared<Completion>();
+    worker_.run([this, start = std::move(start), completion] { run(start, *completion); });
     return Handle(completion);
   }
 
@@ -76,38 +56,22 @@ class DawdlingCommunicator final : public Communicator {
     if (draw % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(draw / 2 % 400));
   }
 
-  void work() {
-    for (;;) {
-      std::unique_lock lock(mutex_);
-      queued_.wait(lock, [&] { return closing_ || !queue_.empty(); });
-      if (queue_.empty()) return;
-      const Job job = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      run(job);
-    }
-  }
-
-  void run(const Job& job) {
+  void run(const std::function<Handle()>& start, Completion& completion) {
     try {
       dawdle();
-      job.start().wait();
+      start().wait();
       dawdle();
-      job.completion->finish();
+      completion.finish();
     } catch (...) {
-      job.completion->finish(std::current_exception());
+      completion.finish(std::current_exception());
     }
   }
 
   Communicator& comm_;
   std::minstd_rand random_;  // of the worker alone
   const std::unique_ptr<Communicator> owned_ = {};
-  std::mutex mutex_;
-  std::condition_variable queued_;
-  std::deque<Job> queue_;
   unsigned siblings_ = 0;
-  bool closing_ = false;
-  std::thread worker_;  // last: it starts when all the above is there
+  Stream worker_ = Stream::make(kCpu);  // last: its work uses all the above
 };
 
 Trace delayed(const RunPlan& plan, unsigned seed) {

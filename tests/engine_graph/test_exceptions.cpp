@@ -118,5 +118,34 @@ TEST(Exceptions, InARecompute) {
   });
 }
 
+// In the second of two micro-steps: both are forgotten and the accumulation begins anew.
+TEST(Exceptions, InTheBackwardOfALaterMicroStep) {
+  for (const int stage : {0, 1, 2, 3}) {
+    EngineOptions options = graph_options(stage);
+    options.accumulation_steps = 2;
+    GraphRun run = run_of({}, 0);
+    const auto two_micro_steps = [](GraphNet& net, Engine& engine, int step, int rank) {
+      torch::Tensor loss = net.loss(step, rank);
+      engine.backward(loss);
+      EXPECT_FALSE(engine.step().boundary);
+      engine.backward(net.loss(step + 20, rank));
+      EXPECT_TRUE(engine.step().boundary);
+      return loss;
+    };
+    run.train_step = two_micro_steps;
+    const GraphTrace expected = train_graph(run, options);
+    run.train_step = [&](GraphNet& net, Engine& engine, int step, int rank) {
+      engine.backward(net.loss(70, rank));
+      engine.step();
+      FragileNet& fragile = dynamic_cast<FragileNet&>(net);
+      fragile.fragile->fails = Fails::in_backward;
+      EXPECT_ANY_THROW(engine.backward(net.loss(71, rank)));
+      fragile.fragile->fails = Fails::nowhere;
+      return two_micro_steps(net, engine, step, rank);
+    };
+    EXPECT_EQ(difference(expected, train_graph(run, options)), "") << "stage " << stage;
+  }
+}
+
 }  // namespace
 }  // namespace zeroshard::test

@@ -152,5 +152,43 @@ TEST(UnitCalls, AUnitThatIsRegisteredTwiceIsOne) {
   expect_stages_equal({.make = run.make});
 }
 
+// forward() may be const, overloaded (say which) or a template.
+struct ConstImpl : torch::nn::Module {
+  ConstImpl() { linear = register_module("linear", torch::nn::Linear(6, 6)); }
+  torch::Tensor forward(const torch::Tensor& x) const {
+    return torch::linear(x, linear->weight, linear->bias).tanh();
+  }
+  torch::nn::Linear linear{nullptr};
+};
+
+struct OverloadedImpl : ConstImpl {
+  torch::Tensor forward(torch::Tensor x, double factor) { return linear(x) * factor; }
+  template <typename Number>
+  torch::Tensor forward(torch::Tensor x, std::vector<Number> factors) {
+    for (const Number factor : factors) x = linear(x) * factor;
+    return x;
+  }
+};
+using ByNumber = Unit<OverloadedImpl, torch::Tensor (OverloadedImpl::*)(torch::Tensor, double)>;
+using ByList =
+    Unit<OverloadedImpl, torch::Tensor (OverloadedImpl::*)(torch::Tensor, std::vector<double>)>;
+
+struct SignaturesNet : GraphNet {
+  SignaturesNet() {
+    constant = register_module("constant", Unit<ConstImpl>());
+    number = register_module("number", ByNumber());
+    list = register_module("list", ByList());
+  }
+  torch::Tensor loss(int step, int rank) override {
+    const torch::Tensor x = constant->forward(numbers({4, 6}, 10 * step + rank));
+    return list->forward(number->forward(x, 1.5), {0.5, 2.0}).square().mean();
+  }
+  Unit<ConstImpl> constant{nullptr};
+  ByNumber number{nullptr};
+  ByList list{nullptr};
+};
+
+TEST(UnitCalls, ForwardOfEveryKind) { expect_stages_equal({.make = maker<SignaturesNet>()}); }
+
 }  // namespace
 }  // namespace zeroshard::test

@@ -6,20 +6,9 @@
 #include <torch/nn/functional/loss.h>
 
 #include "zeroshard/base/fnv1a.h"
+#include "zeroshard/base/mix64.h"
 
 namespace zeroshard::test {
-namespace {
-
-// SplitMix64: a counter in, well-mixed bits out.
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31U);
-}
-
-}  // namespace
-
 BlockImpl::BlockImpl(std::int64_t width)
     : norm(register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})))),
       up(register_module("up", torch::nn::Linear(width, 3 * width))),
@@ -65,13 +54,13 @@ torch::Tensor ModelImpl::loss(const torch::Tensor& tokens_) {
 void set_parameters(torch::nn::Module& model, std::uint64_t seed) {
   const torch::NoGradGuard no_grad;
   for (const auto& parameter : model.named_parameters()) {
-    const std::uint64_t key = mixed(Fnv1a().add(parameter.key()).value() ^ seed);
+    const std::uint64_t key = mix64(Fnv1a().add(parameter.key()).value() ^ seed);
     const torch::Tensor values = torch::empty({parameter.value().numel()});
     auto* data = values.data_ptr<float>();
     const double width = 1.0 / std::sqrt(static_cast<double>(parameter.value().size(-1)));
     for (std::int64_t i = 0; i < values.numel(); ++i) {
       const double unit =
-          static_cast<double>(mixed(key + static_cast<std::uint64_t>(i)) >> 11U) * 0x1p-53;
+          static_cast<double>(mix64(key + static_cast<std::uint64_t>(i)) >> 11U) * 0x1p-53;
       data[i] = static_cast<float>((2 * unit - 1) * width);
     }
     parameter.value().copy_(values.view(parameter.value().sizes()));
@@ -83,7 +72,7 @@ torch::Tensor batch_of(std::int64_t rows, std::int64_t length, std::int64_t voca
   const torch::Tensor tokens = torch::empty({rows, length}, torch::kLong);
   auto* data = tokens.data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < tokens.numel(); ++i) {
-    data[i] = static_cast<std::int64_t>(mixed(seed * 1000003 + static_cast<std::uint64_t>(i)) %
+    data[i] = static_cast<std::int64_t>(mix64(seed * 1000003 + static_cast<std::uint64_t>(i)) %
                                         static_cast<std::uint64_t>(vocabulary));
   }
   return tokens;

@@ -4,29 +4,21 @@
 #include <numbers>
 
 #include "zeroshard/base/fnv1a.h"
+#include "zeroshard/base/mix64.h"
 
 namespace zeroshard {
 namespace {
-
-// SplitMix64's finaliser (Steele, Lea and Flood, 2014): every bit of the input moves every bit of
-// the output.
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31U);
-}
 
 double unit_interval(std::uint64_t bits) { return static_cast<double>(bits >> 11U) * 0x1p-53; }
 
 }  // namespace
 
 CounterRandom::CounterRandom(std::string_view name, std::uint64_t seed)
-    : key_(mixed(Fnv1a().add(name).value() ^ mixed(seed))) {}
+    : key_(mix64(Fnv1a().add(name).value() ^ mix64(seed))) {}
 
 // Mixed twice: neighbouring counters of neighbouring keys have nothing in common.
 std::uint64_t CounterRandom::bits(std::uint64_t counter) const {
-  return mixed(mixed(counter) ^ key_);
+  return mix64(mix64(counter) ^ key_);
 }
 
 double CounterRandom::uniform(std::uint64_t element) const {

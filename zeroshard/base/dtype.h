@@ -1,6 +1,7 @@
 // Element types of states and messages, by the names the config and the checkpoints use.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -18,6 +19,14 @@ constexpr std::int64_t bytes_of(DType dtype) {
     case DType::uint8: return 1;
   }
   return 0;
+}
+
+// Where an element of untyped memory lies.
+inline std::byte* element_at(void* data, std::int64_t element, DType dtype) {
+  return static_cast<std::byte*>(data) + element * bytes_of(dtype);
+}
+inline const std::byte* element_at(const void* data, std::int64_t element, DType dtype) {
+  return static_cast<const std::byte*>(data) + element * bytes_of(dtype);
 }
 
 constexpr std::string_view name_of(DType dtype) {

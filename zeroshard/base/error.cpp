@@ -16,4 +16,14 @@ Error::Error(std::string_view area, Fault fault, int exit_code)
       fault_(std::move(fault)),
       exit_code_(exit_code) {}
 
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
 }  // namespace zeroshard

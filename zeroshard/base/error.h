@@ -1,6 +1,7 @@
 // The errors a user may see. Every message reads `[area] what: value; remedy`.
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ struct Fault {
 
 // `[area] what: value; remedy`, leaving out the parts that are empty.
 std::string format_fault(std::string_view area, const Fault& fault);
+
+// What an exception says, whatever its type.
+std::string message_of(const std::exception_ptr& error);
 
 // The base of all of ours. `exit_code()` is what a command line should end with.
 class Error : public std::runtime_error {

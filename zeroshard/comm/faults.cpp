@@ -25,6 +25,10 @@ CommError waited_too_long(const OperationTag& tag, std::chrono::milliseconds tim
        .remedy = "look at what that rank is doing, or raise zeroshard.comm_timeout"});
 }
 
+CommError left_behind() {
+  return CommError({.what = "the communicator was destroyed before the operation ended"});
+}
+
 CommError rank_gone(int rank, const OperationTag& tag) {
   return CommError({.what = fmt::format("rank {} is gone", rank),
                     .value = fmt::format("noticed in {}", describe(tag)),

@@ -23,6 +23,9 @@ CommError out_of_step(const RankCall& one, const RankCall& other, bool same_name
 CommError waited_too_long(const OperationTag& tag, std::chrono::milliseconds time,
                           const std::vector<int>& ranks, const std::string& where = {});
 
+// The communicator goes while the operation is under way.
+CommError left_behind();
+
 // The rank's process is gone, as noticed in this operation.
 CommError rank_gone(int rank, const OperationTag& tag);
 

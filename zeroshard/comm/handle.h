@@ -9,6 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "zeroshard/base/unwinding.h"
+
 namespace zeroshard {
 
 // The backend's end: finished once, with or without an error.
@@ -40,7 +42,7 @@ class Handle {
  public:
   Handle() = default;
   ~Handle() {
-    if (!done() && std::uncaught_exceptions() > exceptions_at_birth_) completion_->abandon();
+    if (!done() && unwinding_) completion_->abandon();
   }
   Handle(const Handle&) = default;
   Handle(Handle&&) = default;
@@ -59,7 +61,7 @@ class Handle {
 
  private:
   std::shared_ptr<const Completion> completion_;
-  int exceptions_at_birth_ = std::uncaught_exceptions();
+  Unwinding unwinding_;
 };
 
 }  // namespace zeroshard

@@ -1,7 +1,6 @@
 #include "zeroshard/comm/mpi.h"
 
 #include <chrono>
-#include <exception>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
+#include "zeroshard/base/unwinding.h"
 #include "zeroshard/comm/mpi_driver.h"
 
 namespace zeroshard {
@@ -37,7 +37,7 @@ class MpiCommunicator final : public QueuedCommunicator {
   // The lane can be another sibling's once its calls are over. Where an exception is on its way out
   // nobody waits, and nobody gets it.
   ~MpiCommunicator() override {
-    if (std::uncaught_exceptions() > exceptions_at_birth_) return;
+    if (unwinding_) return;
     for (const auto& call : under_way_) {
       while (!call->wait_for(std::chrono::seconds(1))) {
       }
@@ -61,7 +61,7 @@ class MpiCommunicator final : public QueuedCommunicator {
 
   const std::shared_ptr<MpiDriver> driver_;
   const int lane_;
-  const int exceptions_at_birth_ = std::uncaught_exceptions();
+  const Unwinding unwinding_;
   std::vector<std::shared_ptr<Completion>> under_way_;
 };
 

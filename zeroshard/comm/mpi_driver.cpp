@@ -7,6 +7,7 @@
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/rank.h"
+#include "zeroshard/comm/faults.h"
 #include "zeroshard/comm/mpi_control.h"
 
 namespace zeroshard {
@@ -29,11 +30,6 @@ constexpr milliseconds kPatienceForLoss{1000};
 // them before they have said what they saw.
 constexpr milliseconds kPatienceAfterFailure{1000};
 
-std::exception_ptr left_behind() {
-  return std::make_exception_ptr(
-      CommError({.what = "the communicator was destroyed before the operation ended"}));
-}
-
 }  // namespace
 
 MpiDriver::MpiDriver(const CommOptions& options, const MpiTuning& tuning, MpiThread& thread)
@@ -50,7 +46,7 @@ MpiDriver::~MpiDriver() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
-    abandoned_ = abandoned_ || std::uncaught_exceptions() > exceptions_at_birth_;
+    abandoned_ = abandoned_ || static_cast<bool>(unwinding_);
   }
   queued_.notify_one();
   thread_.wait();
@@ -149,7 +145,7 @@ bool MpiDriver::gave_up_if_abandoned(MpiLink& link) {
   // Once: MPI would move what it still holds on to, and the memory may be gone by now.
   if (gave_up_) return true;
   if (!failure_ && thread_.channel() != nullptr) thread_.channel()->say_failed();
-  give_up(link, left_behind());
+  give_up(link, std::make_exception_ptr(left_behind()));
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "zeroshard/base/unwinding.h"
 #include "zeroshard/comm/mpi.h"
 #include "zeroshard/comm/mpi_lane.h"
 
@@ -63,7 +64,7 @@ class MpiDriver {
   const CommOptions options_;
   const std::int64_t chunk_bytes_;
   ControlBoard* const board_;  // null where there is one rank
-  const int exceptions_at_birth_ = std::uncaught_exceptions();
+  const Unwinding unwinding_;
 
   std::mutex mutex_;
   std::condition_variable queued_;

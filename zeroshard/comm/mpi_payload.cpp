@@ -10,13 +10,6 @@ namespace {
 
 constexpr int kTagsPerLane = 8191;  // one for greetings, the others in turn for payloads
 
-const std::byte* at(const void* data, std::int64_t element, DType dtype) {
-  return static_cast<const std::byte*>(data) + element * bytes_of(dtype);
-}
-std::byte* at(void* data, std::int64_t element, DType dtype) {
-  return static_cast<std::byte*>(data) + element * bytes_of(dtype);
-}
-
 }  // namespace
 
 int greeting_tag(int lane) { return lane * kTagsPerLane; }
@@ -128,16 +121,16 @@ const std::byte* MpiPayload::outgoing(const Part& part, int peer) const {
   switch (call_.tag.operation) {
     case Operation::all_gather: {
       const ConstPiece& in = call_.gathers[part.pair].in;
-      return at(in.data, part.first, in.dtype);
+      return element_at(in.data, part.first, in.dtype);
     }
     case Operation::reduce_scatter: {
       const ReducePair& pair = call_.reduces[part.pair];
-      return at(pair.in.data, peer * pair.out.count + part.first, pair.in.dtype);
+      return element_at(pair.in.data, peer * pair.out.count + part.first, pair.in.dtype);
     }
     case Operation::broadcast:
       if (link_.rank() != call_.root) return nullptr;
       [[fallthrough]];
-    default: return at(call_.piece.read().data, part.first, call_.piece.dtype);
+    default: return element_at(call_.piece.read().data, part.first, call_.piece.dtype);
   }
 }
 
@@ -146,9 +139,9 @@ std::byte* MpiPayload::incoming(const Round& round, int peer) const {
   if (needs_staging()) return round.staging + peer * chunk_bytes_;
   if (call_.tag.operation == Operation::all_gather) {
     const GatherPair& pair = call_.gathers[part.pair];
-    return at(pair.out.data, peer * pair.in.count + part.first, pair.out.dtype);
+    return element_at(pair.out.data, peer * pair.in.count + part.first, pair.out.dtype);
   }
-  return peer == call_.root ? at(call_.piece.data, part.first, call_.piece.dtype) : nullptr;
+  return peer == call_.root ? element_at(call_.piece.data, part.first, call_.piece.dtype) : nullptr;
 }
 
 std::vector<const void*> MpiPayload::addends(const Round& round, const std::byte* own) const {
@@ -163,19 +156,20 @@ void MpiPayload::finish(const Round& round) const {
   const Part& part = round.part;
   if (call_.tag.operation == Operation::all_gather) {
     const GatherPair& pair = call_.gathers[part.pair];
-    const std::byte* in = at(pair.in.data, part.first, pair.in.dtype);
+    const std::byte* in = element_at(pair.in.data, part.first, pair.in.dtype);
     std::byte* own = incoming(round, link_.rank());
     const auto bytes = static_cast<std::size_t>(part.count * bytes_of(pair.in.dtype));
     if (own != in) std::memcpy(own, in, bytes);
   } else if (call_.tag.operation == Operation::reduce_scatter) {
     const ReducePair& pair = call_.reduces[part.pair];
-    const Piece out{at(pair.out.data, part.first, pair.out.dtype), part.count, pair.out.dtype};
+    const Piece out{element_at(pair.out.data, part.first, pair.out.dtype), part.count,
+                    pair.out.dtype};
     sum_in_rank_order(addends(round, outgoing(part, link_.rank())), pair.in.dtype, out,
                       call_.reduce_options);
   } else if (call_.tag.operation == Operation::all_reduce) {
     // In place: the part has been sent to everyone by now.
     Piece piece = call_.piece;
-    piece.data = at(piece.data, part.first, piece.dtype);
+    piece.data = element_at(piece.data, part.first, piece.dtype);
     piece.count = part.count;
     combine(addends(round, static_cast<const std::byte*>(piece.data)), piece, call_.op);
   }

@@ -14,6 +14,8 @@
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/rank.h"
+#include "zeroshard/base/unwinding.h"
+#include "zeroshard/comm/faults.h"
 #include "zeroshard/comm/staged_slot.h"
 
 namespace zeroshard {
@@ -60,7 +62,7 @@ class StagedCommunicator final : public Communicator {
     {
       const std::lock_guard lock(mutex_);
       closing_ = true;
-      abandoned_ = abandoned_ || std::uncaught_exceptions() > exceptions_at_birth_;
+      abandoned_ = abandoned_ || static_cast<bool>(unwinding_);
     }
     queued_.notify_one();
     worker_.join();
@@ -154,7 +156,7 @@ class StagedCommunicator final : public Communicator {
         fail(std::current_exception());
       }
     }
-    if (abandoned()) fail(left_behind());
+    if (abandoned()) fail(std::make_exception_ptr(left_behind()));
   }
 
   // Sleeps while there is nothing to do; false when it is time to go.
@@ -199,7 +201,7 @@ class StagedCommunicator final : public Communicator {
   void finish_oldest() {
     PartUnderWay& oldest = under_way_.front();
     while (!oldest.sent.wait_for(kLook)) {
-      if (abandoned()) std::rethrow_exception(left_behind());
+      if (abandoned()) throw left_behind();
     }
     oldest.sent.wait();
     oldest.slot->bring_up(oldest.owner->call, oldest.part);
@@ -260,13 +262,8 @@ class StagedCommunicator final : public Communicator {
     return abandoned_;
   }
 
-  static std::exception_ptr left_behind() {
-    return std::make_exception_ptr(
-        CommError({.what = "the communicator was destroyed before the operation ended"}));
-  }
-
   const StagingOptions options_;
-  const int exceptions_at_birth_ = std::uncaught_exceptions();
+  const Unwinding unwinding_;
 
   std::mutex mutex_;
   std::condition_variable queued_;

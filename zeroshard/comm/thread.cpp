@@ -1,18 +1,19 @@
 #include "zeroshard/comm/thread.h"
 
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "zeroshard/base/check.h"
+#include "zeroshard/base/error.h"
 #include "zeroshard/base/rank.h"
 #include "zeroshard/comm/call.h"
 #include "zeroshard/comm/meeting.h"
 #include "zeroshard/comm/rank_sum.h"
+#include "zeroshard/device/stream.h"
 
 namespace zeroshard {
 namespace {
@@ -44,20 +45,11 @@ void reduce_scatter(const Calls& calls, const Call& own, int rank) {
   }
 }
 
-// One rank's end. A thread of its own runs its calls in order, so that the caller never waits.
+// One rank's end. A side stream of its own runs its calls in order, so that the caller never waits.
 class ThreadCommunicator final : public QueuedCommunicator {
  public:
   ThreadCommunicator(int rank, int world_size, MeetingPlace& place)
-      : rank_(rank), world_size_(world_size), place_(place), worker_([this] { work(); }) {}
-
-  ~ThreadCommunicator() override {
-    {
-      const std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    queued_.notify_one();
-    worker_.join();
-  }
+      : rank_(rank), world_size_(world_size), place_(place) {}
 
   int rank() const override { return rank_; }
   int world_size() const override { return world_size_; }
@@ -68,24 +60,7 @@ class ThreadCommunicator final : public QueuedCommunicator {
  private:
   void submit(Call call) override {
     call.completion->set_abandon([this] { place_.abort(rank_, "an exception has ended it"); });
-    {
-      const std::lock_guard lock(mutex_);
-      queue_.push_back(std::move(call));
-    }
-    queued_.notify_one();
-  }
-
-  void work() {
-    const RankScope scope(rank_);
-    for (;;) {
-      std::unique_lock lock(mutex_);
-      queued_.wait(lock, [&] { return closing_ || !queue_.empty(); });
-      if (queue_.empty()) return;
-      const Call call = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      run(call);
-    }
+    worker_.run([this, call = std::move(call)] { run(call); });
   }
 
   void run(const Call& call) {
@@ -131,23 +106,9 @@ class ThreadCommunicator final : public QueuedCommunicator {
   const int rank_;
   const int world_size_;
   MeetingPlace& place_;
-  std::mutex mutex_;
-  std::condition_variable queued_;
-  std::deque<Call> queue_;
   std::size_t siblings_ = 0;
-  bool closing_ = false;
-  std::thread worker_;  // last: it starts when all the above is there
+  Stream worker_ = Stream::make(kCpu);  // last: its work uses all the above
 };
-
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& known) {
-    return known.what();
-  } catch (...) {
-    return "an exception of unknown type";
-  }
-}
 
 // The first exception of any rank; later ones are usually its echo.
 class FirstFailure {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
 #include "zeroshard/base/rank.h"
 
@@ -57,16 +58,6 @@ class CpuPoint final : public StreamPoint {
   FailurePtr failure_;
 };
 
-std::string text_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& known) {
-    return known.what();
-  } catch (...) {
-    return "an exception of unknown type";
-  }
-}
-
 }  // namespace
 
 struct CpuQueue::Core {
@@ -102,7 +93,8 @@ struct CpuQueue::Core {
       step(failure);
     }
     if (failure == nullptr || failure->reported) return;
-    log_error("work on a side stream failed and nobody waited for it: {}", text_of(failure->error));
+    log_error("work on a side stream failed and nobody waited for it: {}",
+              message_of(failure->error));
   }
 
   std::mutex mutex;

@@ -46,12 +46,10 @@ GradientPlan gradient_plan(const EngineOptions& options, const Stage& stage,
                            const Communicator& comm) {
   const PrecisionOptions& precision = options.precision;
   const MeanFactors factors = mean_factors(precision, comm.world_size());
-  const bool adds_up =
-      options.accumulation_steps > 1 && stage.gradients_accumulating == Placement::sharded;
   return {.stage = stage,
           .accumulation = precision.accumulation(),
           .communication = precision.communication(),
-          .reduced = precision.reduced(adds_up),
+          .reduced = precision.reduced(stage.reductions_add_up(options.accumulation_steps)),
           .before = factors.before,
           .after = factors.after,
           .rank = comm.rank(),
@@ -101,6 +99,7 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
       link_(std::make_shared<CoreLink>(CoreLink{this})),
       pending_(flat_.size()),
       in_graph_(flat_.size()),
+      open_(flat_.size()),
       held_(flat_.size()) {
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     if (!flat_[i]->has_call_point()) root_ = i;
@@ -209,16 +208,21 @@ void Core::expect_backward(std::size_t unit) {
   ++in_graph_[unit];
 }
 
+void Core::leave_open(std::size_t unit) { ++open_[unit]; }
+
 // Called when autograd destroys a graph, at any time: it takes no lock.
-void Core::forget_backward(std::size_t unit, bool pending) {
-  if (pending) --pending_[unit];
+void Core::forget_backward(std::size_t unit, ForgottenUse use) {
+  if (use.pending) --pending_[unit];
+  if (use.open) --open_[unit];
   --in_graph_[unit];
 }
 
 // A rank that uses the unit reduces its gradients here, before it gathers the next one. So must one
 // that does not, or the two would wait for each other.
 void Core::skip_in_backward(std::size_t unit) {
-  if (!reducer_->in_backward()) return;
+  if (!reducer_->in_backward() || unit == root_) return;
+  // Elsewhere no gather is waited for, and a unit may be used without being called.
+  if (stage_.parameters != Placement::sharded) return;
   if (autograd_is_over_ || in_graph_[unit] == 0) reducer_->complete(unit);
 }
 
@@ -239,6 +243,20 @@ void Core::capture(std::size_t unit, std::size_t parameter, const at::Tensor& gr
   const std::lock_guard lock(mutex_);
   open_backward();
   reducer_->capture(unit, parameter, gradient);
+  finish_open_unit(unit);
+}
+
+// A unit in mid-model of which no input needs a gradient (the first of a second tower). The other
+// ranks wait for its reduction before backward ends, so it is over when all its gradients are here.
+// A frozen parameter may still be needed for a gradient outside the unit: then it stays gathered.
+void Core::finish_open_unit(std::size_t unit) {
+  if (open_[unit] == 0 || open_[unit] != in_graph_[unit]) return;
+  if (!reducer_->all_captured(unit)) return;
+  if (flat_[unit]->layout().totals().trainable_numel == flat_[unit]->layout().totals().numel) {
+    finish_unit(unit);
+  } else {
+    reducer_->complete(unit);
+  }
 }
 
 // Every node of a unit was made after its input boundary, so autograd has run them all by now.
@@ -249,14 +267,18 @@ void Core::finish_unit(std::size_t unit) {
   gatherer_->unhold(unit);
 }
 
-// In a backward that is not ours (loss.backward()), the first hook comes here.
-void Core::open_backward() {
-  if (in_backward_) return;
+void Core::begin_backward() {
   check_root();
   gatherer_->finish_phase();
   in_backward_ = backward_ran_ = true;
   autograd_is_over_ = false;
   reducer_->begin_backward(at_boundary() || !stage_keeps_local());
+}
+
+// In a backward that is not ours (loss.backward()), the first hook comes here.
+void Core::open_backward() {
+  if (in_backward_) return;
+  begin_backward();
   torch::autograd::Engine::get_default_engine().queue_callback([link = link_] {
     if (link->core == nullptr) return;
     const std::lock_guard lock(link->core->mutex_);
@@ -276,8 +298,10 @@ void Core::close_backward() {
   in_backward_ = false;
 }
 
+// What earlier micro-steps have brought is mixed with it: the accumulation begins anew.
 void Core::drop_backward() {
   reducer_->drop_backward();
+  micro_steps_ = 0;
   recompute_held_.clear();
   held_.assign(held_.size(), false);
   gatherer_->schedule().abandon_pass();

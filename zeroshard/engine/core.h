@@ -5,7 +5,7 @@
 //   core.expect_backward(unit);            // its outputs will be differentiated
 //   core.before_backward(unit);            // a gradient of an output has arrived
 //   core.after_backward(unit);             // the gradients of its inputs are there
-//   core.forget_backward(unit, pending);   // the graph is gone, once for each expect_backward
+//   core.forget_backward(unit, use);       // the graph is gone, once for each expect_backward
 //
 // Gradients are taken at the parameters' accumulator nodes and never reach `.grad`.
 #pragma once
@@ -76,8 +76,14 @@ class Core {
   // The forward under way ends in an exception.
   void abandon_forward();
   void expect_backward(std::size_t unit);
-  // The graph of that use is gone. `pending`: without its backward.
-  void forget_backward(std::size_t unit, bool pending);
+  // That use has no input that needs a gradient: nothing will tell when its backward is over.
+  void leave_open(std::size_t unit);
+  // The graph of that use is gone. `pending`: without its backward; `open`: it was left open.
+  struct ForgottenUse {
+    bool pending = false;
+    bool open = false;
+  };
+  void forget_backward(std::size_t unit, ForgottenUse use);
   void before_backward(std::size_t unit);
   void after_backward(std::size_t unit);
   // Whether a backward is under way: a forward inside it recomputes. It gathers where needed; what
@@ -119,6 +125,7 @@ class Core {
   void make_reducer();
   void make_states();
   void capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient);
+  void begin_backward();
   void open_backward();
   void close_backward();
   void drop_backward();
@@ -126,6 +133,7 @@ class Core {
   void check_root() const;
   void skip_in_backward(std::size_t unit);
   void finish_unit(std::size_t unit);
+  void finish_open_unit(std::size_t unit);
   bool at_boundary() const;
   bool stage_keeps_local() const { return stage_.gradients_accumulating == Placement::partial; }
   void do_what_others_did();
@@ -134,6 +142,7 @@ class Core {
     std::vector<bool> present = {};  // by trainable parameter, over all ranks
     bool order_changed = false;      // on rank 0
   };
+  std::vector<std::uint8_t> own_findings();
   Agreement agree();
   double own_sum_of_squares();
   void apply(const Agreement& agreed, float factor);
@@ -163,10 +172,10 @@ class Core {
   bool autograd_is_over_ = true;
   std::vector<std::atomic<int>> pending_;   // uses whose backward has not ended
   std::vector<std::atomic<int>> in_graph_;  // uses that may be differentiated (again)
+  std::vector<std::atomic<int>> open_;      // of these, the ones that were left open
   std::vector<bool> held_;                  // in backward
   std::vector<std::size_t> recompute_held_;
   std::int64_t micro_steps_ = 0;  // step() calls since the last boundary
-  std::int64_t steps_ = 0;
   std::vector<std::string> without_gradient_;
 };
 

@@ -19,6 +19,8 @@
 namespace zeroshard {
 namespace {
 
+constexpr std::size_t kFindingsHead = sizeof(double) + 1;
+
 void refuse_unfit(const at::Tensor& loss) {
   if (loss.numel() == 1 && loss.requires_grad()) return;
   throw StateError({.what = "backward needs a loss of one number that depends on parameters",
@@ -35,11 +37,7 @@ void Core::backward(const at::Tensor& loss) {
     const std::lock_guard lock(mutex_);
     drop_broken_backward();
     if (in_backward_) throw StateError({.what = "backward() was called inside a backward"});
-    check_root();
-    gatherer_->finish_phase();
-    in_backward_ = backward_ran_ = true;
-    autograd_is_over_ = false;
-    reducer_->begin_backward(at_boundary() || !stage_keeps_local());
+    begin_backward();
   }
   const double scale = scaler_.scale() / static_cast<double>(options_.accumulation_steps);
   try {
@@ -85,7 +83,6 @@ StepResult Core::step() {
   if (!skip) apply(agreed, gradient_factor(clip));
   reducer_->end_step();
   if (agreed.order_changed) adopt_order();
-  ++steps_;
   const StepResult result{.boundary = true,
                           .applied = !skip,
                           .gradient_norm = unscaled_norm(clip),
@@ -107,16 +104,21 @@ double Core::own_sum_of_squares() {
   return sum;
 }
 
-// One small message from each rank: its sum of squares, which parameters had a gradient, and
-// whether units came in another order than planned.
-Core::Agreement Core::agree() {
-  std::vector<std::uint8_t> mine(sizeof(double) + 1);
+// One small message from each rank: its sum of squares, whether units came in another order than
+// planned, and which parameters had a gradient.
+std::vector<std::uint8_t> Core::own_findings() {
+  std::vector<std::uint8_t> mine(kFindingsHead);
   const double own = own_sum_of_squares();
   std::memcpy(mine.data(), &own, sizeof(own));
   mine[sizeof(double)] = order_changed() ? 1 : 0;
   for (const Reducer::UnitGradients& unit : reducer_->units()) {
     for (const bool present : unit.present) mine.push_back(present ? 1 : 0);
   }
+  return mine;
+}
+
+Core::Agreement Core::agree() {
+  const std::vector<std::uint8_t> mine = own_findings();
   const auto bytes = static_cast<std::int64_t>(mine.size());
   const int ranks = reductions_->world_size();
   std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(ranks));
@@ -125,8 +127,8 @@ Core::Agreement Core::agree() {
                           Piece{all.data(), bytes * ranks, DType::uint8}}},
                         "norm")
       .wait();
-  Agreement agreed{.present = std::vector<bool>(mine.size() - sizeof(double) - 1)};
-  agreed.order_changed = all[sizeof(double)] != 0;
+  Agreement agreed{.present = std::vector<bool>(mine.size() - kFindingsHead),
+                   .order_changed = all[sizeof(double)] != 0};
   double sum = 0.0;
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
     const std::uint8_t* const from = all.data() + rank * mine.size();
@@ -134,7 +136,7 @@ Core::Agreement Core::agree() {
     std::memcpy(&part, from, sizeof(part));
     sum += part;
     for (std::size_t i = 0; i < agreed.present.size(); ++i) {
-      if (from[sizeof(double) + 1 + i] != 0) agreed.present[i] = true;
+      if (from[kFindingsHead + i] != 0) agreed.present[i] = true;
     }
   }
   agreed.norm = std::sqrt(sum);

@@ -65,9 +65,7 @@ Engine::Engine(torch::nn::Module& model, EngineOptions options, Communicator& co
   }
   core_ = std::make_unique<Core>(std::move(made), std::move(memory), std::move(options), comm);
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found[i].unit == nullptr) continue;
-    found[i].unit->attach({core_->link(), i});
-    attached_.push_back(found[i].unit);
+    if (found[i].unit != nullptr) found[i].unit->attach({core_->link(), i});
   }
 }
 
@@ -110,7 +108,7 @@ FullParams::FullParams(Core& core, std::vector<std::size_t> units, Access access
 
 FullParams::~FullParams() noexcept(false) {
   // Where an exception ends the scope, what was written half is forgotten.
-  const bool changed = access_.writes && std::uncaught_exceptions() == exceptions_at_birth_;
+  const bool changed = access_.writes && !unwinding_;
   for (const std::size_t unit : units_) core_.release_full(unit, changed, access_.from);
 }
 

@@ -15,6 +15,7 @@
 
 #include <torch/nn/module.h>
 
+#include "zeroshard/base/unwinding.h"
 #include "zeroshard/engine/core.h"
 #include "zeroshard/engine/find_units.h"
 
@@ -38,7 +39,7 @@ class FullParams {
   Core& core_;
   const std::vector<std::size_t> units_;
   const Access access_;
-  const int exceptions_at_birth_ = std::uncaught_exceptions();
+  const Unwinding unwinding_;
 };
 
 class Engine {
@@ -73,7 +74,6 @@ class Engine {
 
  private:
   std::unique_ptr<Core> core_;
-  std::vector<UnitBase*> attached_;
 };
 
 }  // namespace zeroshard

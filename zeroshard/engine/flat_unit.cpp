@@ -78,7 +78,6 @@ void FlatUnit::make_group(std::size_t index) {
   const FlatGroup& group = layout_.groups()[index];
   Group& made = groups_[index];
   made.shard_bytes = group.layout.shard_numel() * bytes_of(group.dtype);
-  made.full_bytes = group.layout.padded_numel() * bytes_of(group.dtype);
   const std::int64_t numel =
       options_.resident ? group.layout.padded_numel() : group.layout.shard_numel();
   made.owned = memory_->allocate(Category::parameters, Tier::device, numel * bytes_of(group.dtype));
@@ -91,39 +90,40 @@ void FlatUnit::make_group(std::size_t index) {
 }
 
 // The whole group, or what the rank owns of it.
-void FlatUnit::copy_values(const FlatGroup& group, const at::Tensor& into) const {
+void FlatUnit::for_each_held_piece(const FlatGroup& group, const SeePiece& see) const {
   const int ranks = options_.resident ? group.layout.world_size() : 1;
   for (int i = 0; i < ranks; ++i) {
     const int rank = options_.resident ? i : options_.rank;
     const std::int64_t origin = options_.resident ? group.layout.shard(rank).begin() : 0;
     for (const ParameterPiece& piece : group.layout.pieces(rank)) {
-      const at::Tensor& parameter = parameters_[group.parameters[piece.parameter]].tensor;
-      if (has_no_memory(parameter)) continue;
-      const at::Tensor values = parameter.detach().reshape({-1}).narrow(
-          0, piece.within_parameter.begin(), piece.within_parameter.size());
-      into.narrow(0, origin + piece.shard_offset, values.numel()).copy_(values);
+      see(parameters_[group.parameters[piece.parameter]], piece.within_parameter,
+          origin + piece.shard_offset);
     }
   }
+}
+
+void FlatUnit::copy_values(const FlatGroup& group, const at::Tensor& into) const {
+  for_each_held_piece(
+      group, [&](const NamedParameter& parameter, const Span& elements, std::int64_t at) {
+        if (has_no_memory(parameter.tensor)) return;
+        const at::Tensor values =
+            parameter.tensor.detach().reshape({-1}).narrow(0, elements.begin(), elements.size());
+        into.narrow(0, at, elements.size()).copy_(values);
+      });
 }
 
 void FlatUnit::fill(const ParameterFiller& fill) {
   const at::NoGradGuard no_grad;
   for (std::size_t index = 0; index < groups_.size(); ++index) {
     const FlatGroup& group = layout_.groups()[index];
-    const int ranks = options_.resident ? group.layout.world_size() : 1;
-    for (int i = 0; i < ranks; ++i) {
-      const int rank = options_.resident ? i : options_.rank;
-      const std::int64_t origin = options_.resident ? group.layout.shard(rank).begin() : 0;
-      for (const ParameterPiece& piece : group.layout.pieces(rank)) {
-        const Span& elements = piece.within_parameter;
-        std::vector<float> values(static_cast<std::size_t>(elements.size()));
-        fill(parameters_[group.parameters[piece.parameter]].name, elements, values.data());
-        const at::Tensor from = tensor_over(values.data(), elements.size(), DType::fp32, kCpu);
-        void* const to = static_cast<std::byte*>(groups_[index].owned.data()) +
-                         (origin + piece.shard_offset) * bytes_of(group.dtype);
-        tensor_over(to, elements.size(), group.dtype, device_).copy_(from);
-      }
-    }
+    void* const owned = groups_[index].owned.data();
+    for_each_held_piece(
+        group, [&](const NamedParameter& parameter, const Span& elements, std::int64_t at) {
+          std::vector<float> values(static_cast<std::size_t>(elements.size()));
+          fill(parameter.name, elements, values.data());
+          tensor_over(element_at(owned, at, group.dtype), elements.size(), group.dtype, device_)
+              .copy_(tensor_over(values.data(), elements.size(), DType::fp32, kCpu));
+        });
   }
 }
 

@@ -5,6 +5,7 @@
 // or out. All writes go through plain memory or `.data()`: version counters stand still.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -106,10 +107,13 @@ class FlatUnit {
     at::Tensor flat;    // over the storage that all views share
     StateBuffer owned;  // the full buffer of a resident unit, else the shard
     std::int64_t shard_bytes = 0;
-    std::int64_t full_bytes = 0;
   };
 
   void make_group(std::size_t index);
+  // Each part of a parameter that the rank holds, and where it starts in what the group owns.
+  using SeePiece =
+      std::function<void(const NamedParameter&, const Span& elements, std::int64_t at)>;
+  void for_each_held_piece(const FlatGroup& group, const SeePiece& see) const;
   void copy_values(const FlatGroup& group, const at::Tensor& into) const;
   void make_views(const FlatGroup& group, const at::Tensor& flat);
   void point_at(Group& group, void* data) const;

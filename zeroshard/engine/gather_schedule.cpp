@@ -45,32 +45,46 @@ void GatherSchedule::plan(PhaseKind phase, const Phase& order) {
   ZS_CHECK(!open_, "a plan changes between phases");
   Plan& plan = of(phase);
   plan.planned = order;
-  plan.visits = gathered_visits(plan.planned, resident_);
-  plan.ends = prefetch_ends(units_, plan.visits, limits_, resident_numel_);
+  const Phase visits = gathered_visits(order, resident_);
+  const std::vector<std::size_t> ends = prefetch_ends(units_, visits, limits_, resident_numel_);
+  std::vector<std::size_t> planned_at;  // of each visit that needs a gather
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (!resident_[order[i]]) planned_at.push_back(i);
+  }
+  plan.ends.assign(order.size(), 0);
+  for (std::size_t i = 0; i < visits.size(); ++i) {
+    plan.ends[planned_at[i]] = planned_at[ends[i] - 1] + 1;
+  }
 }
 
 GatherSchedule::Actions GatherSchedule::reach(PhaseKind phase, std::size_t unit) {
   Actions actions;
   if (open_ && phase != phase_) append_finish(actions);
   if (!open_) begin(phase);
-  const Phase& visits = of(phase_).visits;
-  if (!resident_[unit]) {
-    auto found =
-        std::find(visits.begin() + static_cast<std::ptrdiff_t>(visited_), visits.end(), unit);
-    const bool comes_round = found == visits.end() && !visits.empty() && visits.front() == unit &&
-                             phase_ != PhaseKind::backward;
-    if (comes_round) {
-      come_round(actions);
-      found = visits.begin();
-    }
-    if (found != visits.end()) {
-      advance_to(static_cast<std::size_t>(found - visits.begin()), actions);
-    } else {
-      actions.gathers.push_back({unit, false});
-    }
+  if (comes_round(unit)) come_round(actions);
+  const Phase& planned = of(phase_).planned;
+  const auto found =
+      std::find(planned.begin() + static_cast<std::ptrdiff_t>(visited_), planned.end(), unit);
+  if (found != planned.end()) {
+    const auto visit = static_cast<std::size_t>(found - planned.begin());
+    skip_to(visit, actions);
+    gather_to(std::max(visit + 1, of(phase_).ends[visit]), actions);
+    visited_ = visit + 1;
+  } else if (!resident_[unit]) {
+    actions.push_back({.unit = unit});
   }
   passing_.push_back(unit);
   return actions;
+}
+
+// The first unit that is gathered, once more, and the plan does not have it ahead.
+bool GatherSchedule::comes_round(std::size_t unit) const {
+  const Phase& planned = of(phase_).planned;
+  const auto is_gathered = [&](std::size_t each) { return !resident_[each]; };
+  const auto first = std::ranges::find_if(planned, is_gathered);
+  if (phase_ == PhaseKind::backward || first == planned.end() || *first != unit) return false;
+  return std::find(planned.begin() + static_cast<std::ptrdiff_t>(visited_), planned.end(), unit) ==
+         planned.end();
 }
 
 GatherSchedule::Actions GatherSchedule::finish() {
@@ -107,29 +121,24 @@ void GatherSchedule::abandon_pass() {
   if (open_) abandoned_ = true;
 }
 
-// Gathers visits up to `end`; those before `needed_from` are for the other ranks' sake.
-void GatherSchedule::issue(std::size_t end, std::size_t needed_from, Actions& actions) {
-  const Phase& visits = of(phase_).visits;
-  for (; issued_ < end; ++issued_) {
-    actions.gathers.push_back({visits[issued_], issued_ < needed_from});
+void GatherSchedule::skip_to(std::size_t visit, Actions& actions) {
+  const Phase& planned = of(phase_).planned;
+  for (; visited_ < visit; ++visited_) {
+    const bool gather = visited_ >= issued_ && !resident_[planned[visited_]];
+    actions.push_back({.unit = planned[visited_], .gather = gather, .skipped = true});
   }
+  issued_ = std::max(issued_, visit);
 }
 
-void GatherSchedule::advance_to(std::size_t visit, Actions& actions) {
-  const Phase& visits = of(phase_).visits;
-  for (std::size_t skipped = visited_; skipped < std::min(visit, issued_); ++skipped) {
-    if (visits[skipped] != visits[visit]) actions.unused.push_back(visits[skipped]);
+void GatherSchedule::gather_to(std::size_t end, Actions& actions) {
+  const Phase& planned = of(phase_).planned;
+  for (; issued_ < end; ++issued_) {
+    if (!resident_[planned[issued_]]) actions.push_back({.unit = planned[issued_]});
   }
-  issue(std::max(visit + 1, of(phase_).ends[visit]), visit, actions);
-  visited_ = visit + 1;
 }
 
 void GatherSchedule::append_finish(Actions& actions) {
-  const Phase& visits = of(phase_).visits;
-  for (std::size_t ahead = visited_; ahead < issued_; ++ahead) {
-    actions.unused.push_back(visits[ahead]);
-  }
-  issue(visits.size(), visits.size(), actions);
+  skip_to(of(phase_).planned.size(), actions);
   if (!abandoned_) of(phase_).seen = std::move(passing_);
   passing_.clear();
   open_ = abandoned_ = false;

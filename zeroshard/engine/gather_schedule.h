@@ -3,7 +3,9 @@
 //
 // Reaching a unit issues all planned before it (those that were skipped are dropped again) and some
 // ahead. What a phase leaves over is issued when it ends. A use that the plan does not know issues
-// a gather of its own, and must happen on all ranks. Pure: no memory, no messages.
+// a gather of its own, and must happen on all ranks. Skipped units are told in the order of the
+// plan, those without a gather too: other ranks reduce their gradients there.
+// Pure: no memory, no messages.
 #pragma once
 
 #include <array>
@@ -23,17 +25,14 @@ class GatherSchedule {
   // Units that are `resident` are never gathered.
   GatherSchedule(std::vector<GatherUnit> units, std::vector<bool> resident, GatherLimits limits);
 
-  // In this order: gather each; the ones marked are skipped units, to be dropped as soon as they
-  // have arrived. Then release `unused`, which came ahead of time for nothing.
-  struct Gather {
+  // In this order. A unit that is skipped is let go as soon as it has arrived.
+  struct Action {
     std::size_t unit = 0;
-    bool drop = false;
-    bool operator==(const Gather&) const = default;
+    bool gather = true;  // else it was gathered ahead, or never is
+    bool skipped = false;
+    bool operator==(const Action&) const = default;
   };
-  struct Actions {
-    std::vector<Gather> gathers = {};
-    std::vector<std::size_t> unused = {};
-  };
+  using Actions = std::vector<Action>;
 
   // The unit is about to be used. Ends the phase before where this is another one; a unit that
   // comes round again ends the pass.
@@ -55,17 +54,17 @@ class GatherSchedule {
 
  private:
   struct Plan {
-    Phase planned = {};  // all visits
-    Phase visits = {};   // those that need a gather
-    std::vector<std::size_t> ends = {};
+    Phase planned = {};                  // all visits
+    std::vector<std::size_t> ends = {};  // by visit: before where gathers ahead of it end
     Phase seen = {};
   };
 
   Plan& of(PhaseKind phase) { return plans_[static_cast<std::size_t>(phase)]; }
   const Plan& of(PhaseKind phase) const { return plans_[static_cast<std::size_t>(phase)]; }
   void begin(PhaseKind phase);
-  void issue(std::size_t end, std::size_t needed_from, Actions& actions);
-  void advance_to(std::size_t visit, Actions& actions);
+  void skip_to(std::size_t visit, Actions& actions);
+  void gather_to(std::size_t end, Actions& actions);
+  bool comes_round(std::size_t unit) const;
   void append_finish(Actions& actions);
   void come_round(Actions& actions);
 
@@ -78,8 +77,8 @@ class GatherSchedule {
   bool open_ = false;
   bool abandoned_ = false;
   PhaseKind phase_ = PhaseKind::train_forward;
-  std::size_t visited_ = 0;  // visits that are over, used or skipped
-  std::size_t issued_ = 0;   // visits whose gather was issued
+  std::size_t visited_ = 0;  // planned visits that are over, used or skipped
+  std::size_t issued_ = 0;   // planned visits whose gather, if any, was issued
   Phase passing_ = {};       // what this pass has reached so far
 };
 

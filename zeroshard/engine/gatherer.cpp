@@ -80,13 +80,9 @@ void Gatherer::drop_holds() {
 
 // What is skipped is given up at once, so that catching up needs one buffer and not many.
 void Gatherer::run(const GatherSchedule::Actions& actions, std::size_t needed) {
-  for (const std::size_t unit : actions.unused) {
-    if (unit != needed && entries_[unit].holds == 0) release(unit);
-    tell_skipped_(unit);
-  }
-  for (const GatherSchedule::Gather& each : actions.gathers) {
-    gather(each.unit);
-    if (!each.drop) continue;
+  for (const GatherSchedule::Action& each : actions) {
+    if (each.gather) gather(each.unit);
+    if (!each.skipped) continue;
     if (each.unit != needed && entries_[each.unit].holds == 0) release(each.unit);
     tell_skipped_(each.unit);
   }

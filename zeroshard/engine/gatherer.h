@@ -67,7 +67,6 @@ class Gatherer {
   // After a full-parameter scope: memory for what no phase needs is given back.
   void trim() { pool_.trim(); }
 
-  int holds(std::size_t unit) const { return entries_[unit].holds; }
   GatherSchedule& schedule() { return schedule_; }
 
  private:

@@ -6,10 +6,6 @@
 namespace zeroshard {
 namespace {
 
-void* offset_by(void* data, std::int64_t elements, DType dtype) {
-  return static_cast<std::byte*>(data) + elements * bytes_of(dtype);
-}
-
 // In fp32, to be rounded once, to what travels. (torch's own product of a 16-bit tensor and a
 // number rounds differently in vectors and in their tails.)
 at::Tensor scaled(const at::Tensor& values, float factor) {
@@ -64,7 +60,7 @@ DType GradientGroup::local_dtype(const void* packed) const {
 at::Tensor GradientGroup::local(std::size_t parameter, void* packed) const {
   const Span& span = group_.layout.parameter_span(parameter);
   const DType dtype = local_dtype(packed);
-  return tensor_over(offset_by(local_data(packed), span.begin(), dtype), span.size(), dtype,
+  return tensor_over(element_at(local_data(packed), span.begin(), dtype), span.size(), dtype,
                      device_);
 }
 
@@ -101,7 +97,7 @@ void GradientGroup::fill_gaps(void* packed) {
   if (packed == nullptr && !overwritten) return;
   void* const data = local_data(packed);
   for (const Span& span : padding_) {
-    tensor_over(offset_by(data, span.begin(), dtype), span.size(), dtype, device_).zero_();
+    tensor_over(element_at(data, span.begin(), dtype), span.size(), dtype, device_).zero_();
   }
 }
 
@@ -172,7 +168,7 @@ std::int64_t GradientGroup::own_offset() const {
 }
 
 Piece GradientGroup::own_reduced() const {
-  return {offset_by(reduced_data(), own_offset(), reduced_dtype()), group_.layout.shard_numel(),
+  return {element_at(reduced_data(), own_offset(), reduced_dtype()), group_.layout.shard_numel(),
           reduced_dtype(), device_.kind};
 }
 

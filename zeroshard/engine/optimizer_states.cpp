@@ -18,10 +18,6 @@ float* floats_at(const StateBuffer& buffer, std::int64_t offset) {
   return static_cast<float*>(buffer.data()) + offset;
 }
 
-void* bytes_at(void* data, std::int64_t elements, DType dtype) {
-  return static_cast<std::byte*>(data) + elements * bytes_of(dtype);
-}
-
 // Learning rates may change while training goes on, but there is no memory for a moment that was
 // not there at the start.
 void refuse_more_moments(const OptimizerOptions& options, std::size_t has) {
@@ -139,7 +135,7 @@ void OptimizerStates::update_group(Unit& unit, std::size_t group, const Gradient
     if (segment.hyper_parameters == kAbsent) continue;
     const auto parameter = static_cast<std::size_t>(segment.hyper_parameters);
     const std::int64_t at = segment.span.begin() - (sharded_ ? unit.flat->shard_begin(group) : 0);
-    UpdateSpan span{.gradient = bytes_at(reduced.data, at, reduced.dtype),
+    UpdateSpan span{.gradient = element_at(reduced.data, at, reduced.dtype),
                     .gradient_dtype = reduced.dtype,
                     .count = segment.span.size()};
     for (std::size_t i = 0; i < made.moments.size(); ++i) {
@@ -147,7 +143,7 @@ void OptimizerStates::update_group(Unit& unit, std::size_t group, const Gradient
     }
     if (made.master) {
       span.master = floats_at(made.master, at);
-      span.parameter = bytes_at(parameters, at, flat.dtype);
+      span.parameter = element_at(parameters, at, flat.dtype);
       span.parameter_dtype = flat.dtype;
     } else {
       span.master = static_cast<float*>(parameters) + at;

@@ -28,6 +28,7 @@ Reducer::Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& opti
     for (std::size_t group = 0; group < layout.groups().size(); ++group) {
       if (!layout.groups()[group].trainable) continue;
       unit.group_of[group] = unit.groups.size();
+      unit.trainable += layout.groups()[group].parameters.size();
       unit.groups.emplace_back(layout.groups()[group], plan_, memory);
     }
   }
@@ -76,10 +77,11 @@ void Reducer::begin_backward(bool reduces) {
   wait_for_own_spans();  // the last micro-step's have had all of forward to end
   in_backward_ = true;
   reduces_ = reduces;
-  has_reduced_ = has_reduced_ || reduces;
   next_bucket_ = 0;
   for (UnitGradients& unit : units_) {
     unit.complete = false;
+    unit.captured.assign(unit.present.size(), false);
+    unit.awaited = unit.trainable;
     for (GradientGroup& group : unit.groups) {
       const bool again = group.holds_reduced();
       if (again && (plan_.keeps_local() || plan_.reduced != DType::fp32)) group.promote();
@@ -101,6 +103,8 @@ void Reducer::capture(std::size_t unit, std::size_t parameter, const at::Tensor&
   const std::size_t group = *to.group_of[at.group];
   to.groups[group].write(at.index, gradient, written_memory(to, group));
   to.present[parameter] = true;
+  if (!to.captured[parameter]) --to.awaited;
+  to.captured[parameter] = true;
 }
 
 // Where gradients are written: null where that is the group's own memory.
@@ -113,8 +117,7 @@ void* Reducer::bucket_memory(UnitGradients& unit, std::size_t group) {
   if (!plan_.packs()) return nullptr;
   std::int64_t offset = unit.bucket_offset;
   for (std::size_t i = 0; i < group; ++i) offset += unit.groups[i].padded_numel();
-  return static_cast<std::byte*>(take_slot(unit.bucket).buffer.data()) +
-         offset * bytes_of(plan_.communication);
+  return element_at(take_slot(unit.bucket).buffer.data(), offset, plan_.communication);
 }
 
 Reducer::Slot& Reducer::take_slot(std::size_t bucket) {
@@ -236,7 +239,6 @@ void Reducer::wait() {
 }
 
 void Reducer::end_step() {
-  has_reduced_ = false;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     UnitGradients& unit = units_[i];
     for (GradientGroup& group : unit.groups) group.end_step();

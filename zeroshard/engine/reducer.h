@@ -35,9 +35,9 @@ class Reducer {
   // `reduces`: whether this backward's gradients, and those kept since, are reduced.
   void begin_backward(bool reduces);
   bool in_backward() const { return in_backward_; }
-  // Whether some backward of this step has reduced.
-  bool has_reduced() const { return has_reduced_; }
   void capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient);
+  // Whether every trainable parameter of the unit has had a gradient in this backward.
+  bool all_captured(std::size_t unit) const { return units_[unit].awaited == 0; }
   // No more gradients of this unit will come in this backward.
   void complete(std::size_t unit);
   // The same for all units.
@@ -54,7 +54,10 @@ class Reducer {
   struct UnitGradients {
     std::vector<GradientGroup> groups = {};
     std::vector<std::optional<std::size_t>> group_of = {};  // by flat group: in `groups`
-    std::vector<bool> present = {};  // by parameter: a gradient came in this step, on this rank
+    std::vector<bool> present = {};   // by parameter: a gradient came in this step, on this rank
+    std::vector<bool> captured = {};  // the same, in this backward
+    std::size_t trainable = 0;        // parameters
+    std::size_t awaited = 0;          // of these, not captured
     GradientState state = GradientState::empty;
     bool complete = false;  // in this backward
     std::size_t bucket = 0;
@@ -104,7 +107,6 @@ class Reducer {
   std::size_t next_bucket_ = 0;
   bool reduces_ = false;
   bool in_backward_ = false;
-  bool has_reduced_ = false;
 };
 
 }  // namespace zeroshard

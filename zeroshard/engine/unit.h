@@ -6,6 +6,9 @@
 //
 // Without an engine a Unit is a plain module. Parameter names are the module's own. A forward()
 // whose arguments hold tensors in types of your own needs visit_tensors (visit_tensors.h) for them.
+// Where forward() is overloaded or a template, say which one the unit is called by:
+//
+//   zeroshard::Unit<BlockImpl, torch::Tensor (BlockImpl::*)(torch::Tensor)>(config)
 #pragma once
 
 #include <utility>
@@ -18,7 +21,23 @@
 
 namespace zeroshard {
 
-template <typename Impl, typename Signature = decltype(&Impl::forward)>
+// forward() as a member function type without const, which Unit does not ask for.
+template <typename Signature>
+struct WithoutConst {
+  using type = Signature;
+};
+template <typename Owner, typename Result, typename... Arguments>
+struct WithoutConst<Result (Owner::*)(Arguments...) const> {
+  using type = Result (Owner::*)(Arguments...);
+};
+
+// Looks at forward() only where no signature is given.
+template <typename Impl, typename Signature>
+struct SignatureOf : WithoutConst<Signature> {};
+template <typename Impl>
+struct SignatureOf<Impl, void> : WithoutConst<decltype(&Impl::forward)> {};
+
+template <typename Impl, typename Signature = typename SignatureOf<Impl, void>::type>
 class UnitImpl;
 
 // forward() has the module's own signature, so that torch::nn::Sequential can hold it.
@@ -39,10 +58,12 @@ class UnitImpl<Impl, Result (Owner::*)(Arguments...)> : public Impl, public Unit
 };
 
 // A holder, as TORCH_MODULE makes them.
-template <typename Impl>
-class Unit : public torch::nn::ModuleHolder<UnitImpl<Impl>> {
+template <typename Impl, typename Signature = void>
+class Unit
+    : public torch::nn::ModuleHolder<UnitImpl<Impl, typename SignatureOf<Impl, Signature>::type>> {
  public:
-  using torch::nn::ModuleHolder<UnitImpl<Impl>>::ModuleHolder;
+  using torch::nn::ModuleHolder<
+      UnitImpl<Impl, typename SignatureOf<Impl, Signature>::type>>::ModuleHolder;
 };
 
 }  // namespace zeroshard

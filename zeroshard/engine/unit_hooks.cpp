@@ -180,7 +180,7 @@ ForwardScope::~ForwardScope() {
   Core* const core = unit_.core();
   if (core == nullptr) return;
   core->after_forward(unit_.unit);
-  if (std::uncaught_exceptions() > exceptions_at_birth_) core->abandon_forward();
+  if (unwinding_) core->abandon_forward();
 }
 
 PendingUse::PendingUse(UnitLink unit) : unit_(std::move(unit)) {
@@ -189,12 +189,17 @@ PendingUse::PendingUse(UnitLink unit) : unit_(std::move(unit)) {
 
 PendingUse::~PendingUse() {
   Core* const core = unit_.core();
-  if (core != nullptr) core->forget_backward(unit_.unit, !ended_);
+  if (core != nullptr) core->forget_backward(unit_.unit, {.pending = !ended_, .open = open_});
 }
 
 void PendingUse::end() {
   Core* const core = unit_.core();
   if (!std::exchange(ended_, true) && core != nullptr) core->after_backward(unit_.unit);
+}
+
+void PendingUse::leave_open() {
+  Core* const core = unit_.core();
+  if (!std::exchange(open_, true) && core != nullptr) core->leave_open(unit_.unit);
 }
 
 void mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs) {
@@ -205,7 +210,7 @@ void mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs) {
     wanted.push_back(input);
     values.push_back(*input);
   }
-  if (wanted.empty()) return;
+  if (wanted.empty()) return use->leave_open();
   const variable_list marked = Boundary::apply(carry(use), at::TensorList(values));
   for (std::size_t i = 0; i < wanted.size(); ++i) *wanted[i] = marked[i];
 }

@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "zeroshard/base/unwinding.h"
 #include "zeroshard/engine/gradient_hooks.h"
 
 namespace zeroshard {
@@ -35,7 +36,7 @@ class ForwardScope {
  private:
   UnitLink unit_;
   bool leaves_graph_ = false;
-  const int exceptions_at_birth_ = std::uncaught_exceptions();
+  const Unwinding unwinding_;
 };
 
 // A use whose backward the engine waits for. It lives in the graph: where that is dropped without a
@@ -50,10 +51,13 @@ class PendingUse {
   const UnitLink& unit() const { return unit_; }
   // Counts once. Where a graph is kept and differentiated again, the end of backward counts.
   void end();
+  // Nothing will call end(): no input needs a gradient.
+  void leave_open();
 
  private:
   UnitLink unit_;
   bool ended_ = false;
+  bool open_ = false;
 };
 using Use = std::shared_ptr<PendingUse>;
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 namespace zeroshard {
@@ -36,6 +37,11 @@ struct Stage {
   // Gathers are on the way of every forward where parameters are sharded; elsewhere one asks for
   // it.
   bool overlaps_by_default() const { return parameters == Placement::sharded; }
+
+  // Whether G sums up several reductions in a step, and so is fp32.
+  bool reductions_add_up(std::int64_t micro_steps) const {
+    return micro_steps > 1 && gradients_accumulating == Placement::sharded;
+  }
 
   bool operator==(const Stage& other) const = default;
 };

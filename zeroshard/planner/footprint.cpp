@@ -32,8 +32,8 @@ GatherPool gather_pool(const ModelLayout& model, const ZeroOptions& zero) {
 
 // G is fp32 where several micro-steps add up in it.
 DType reduced_dtype(const FootprintOptions& options) {
-  const Placement accumulating = stage_row(options.zero.stage).gradients_accumulating;
-  return options.precision.reduced(options.micro_steps > 1 && accumulating == Placement::sharded);
+  const Stage& stage = stage_row(options.zero.stage);
+  return options.precision.reduced(stage.reductions_add_up(options.micro_steps));
 }
 
 class Accountant {

@@ -1,4 +1,5 @@
 // The order of gathers comes from a plan: ranks that use different units issue the same ones.
+#include <algorithm>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 namespace zeroshard {
 namespace {
 
-using Gather = GatherSchedule::Gather;
+using Action = GatherSchedule::Action;
 using enum PhaseKind;
 
 // Four units of ten elements; two are gathered ahead.
@@ -21,7 +22,17 @@ GatherSchedule schedule_of(std::int64_t prefetch_numel, std::vector<bool> reside
 
 std::vector<std::size_t> units_of(const GatherSchedule::Actions& actions) {
   std::vector<std::size_t> units;
-  for (const Gather& each : actions.gathers) units.push_back(each.unit);
+  for (const Action& each : actions) {
+    if (each.gather) units.push_back(each.unit);
+  }
+  return units;
+}
+
+Phase skipped_by(const GatherSchedule::Actions& actions) {
+  Phase units;
+  for (const Action& each : actions) {
+    if (each.skipped) units.push_back(each.unit);
+  }
   return units;
 }
 
@@ -37,18 +48,30 @@ TEST(GatherSchedule, GathersWhatIsReachedAndWhatIsAhead) {
 TEST(GatherSchedule, SkippedUnitsAreGatheredForTheOthersAndDropped) {
   GatherSchedule schedule = schedule_of(0);
   const auto late = schedule.reach(train_forward, 2);
-  EXPECT_EQ(late.gathers, (std::vector<Gather>{{0, true}, {1, true}, {2, false}}));
+  EXPECT_EQ(late, (GatherSchedule::Actions{{0, true, true}, {1, true, true}, {2, true, false}}));
   EXPECT_EQ(units_of(schedule.finish()), Phase{3});
 
   GatherSchedule ahead = schedule_of(20);
   ahead.reach(train_forward, 0);
-  EXPECT_EQ(ahead.reach(train_forward, 3).unused, (Phase{1, 2}));
+  EXPECT_EQ(ahead.reach(train_forward, 3),
+            (GatherSchedule::Actions{{1, false, true}, {2, false, true}, {3, true, false}}));
 }
 
 TEST(GatherSchedule, ResidentUnitsNeedNoGather) {
   GatherSchedule schedule = schedule_of(20, {false, true, false, false});
   EXPECT_EQ(units_of(schedule.reach(train_forward, 0)), (Phase{0, 2, 3}));
-  EXPECT_TRUE(schedule.reach(train_forward, 1).gathers.empty());
+  EXPECT_TRUE(schedule.reach(train_forward, 1).empty());
+}
+
+// In its place among the gathers: that is where other ranks reduce its gradients.
+TEST(GatherSchedule, ASkippedResidentUnitIsTold) {
+  GatherSchedule schedule = schedule_of(0, {false, true, false, false});
+  EXPECT_EQ(schedule.reach(backward, 0),
+            (GatherSchedule::Actions{
+                {3, true, true}, {2, true, true}, {1, false, true}, {0, true, false}}));
+  GatherSchedule used = schedule_of(0, {false, true, false, false});
+  EXPECT_EQ(skipped_by(used.reach(backward, 1)), (Phase{3, 2}));
+  EXPECT_EQ(skipped_by(used.reach(backward, 0)), Phase{});
 }
 
 TEST(GatherSchedule, TheFirstUnitComesRound) {
@@ -61,7 +84,7 @@ TEST(GatherSchedule, TheFirstUnitComesRound) {
 TEST(GatherSchedule, AUseBeyondThePlanIsOneGather) {
   GatherSchedule schedule = schedule_of(0);
   for (const std::size_t unit : {0, 1}) schedule.reach(train_forward, unit);
-  EXPECT_EQ(schedule.reach(train_forward, 1).gathers, (std::vector<Gather>{{1, false}}));
+  EXPECT_EQ(schedule.reach(train_forward, 1), (GatherSchedule::Actions{{1, true, false}}));
   EXPECT_EQ(units_of(schedule.reach(train_forward, 2)), Phase{2});
 }
 
@@ -74,8 +97,8 @@ TEST(GatherSchedule, SeveralPassesOfTrainingAreOneOrder) {
   schedule.plan(train_forward, twice);
   Phase issued;
   for (const std::size_t unit : twice) {
-    for (const Gather& each : schedule.reach(train_forward, unit).gathers) {
-      EXPECT_FALSE(each.drop);
+    for (const Action& each : schedule.reach(train_forward, unit)) {
+      EXPECT_FALSE(each.skipped);
       issued.push_back(each.unit);
     }
   }
@@ -114,15 +137,25 @@ TEST(GatherSchedule, EverySubsetOfAPlanIssuesThePlan) {
     Phase plan(1 + random() % 8);
     for (std::size_t& unit : plan) unit = random() % 4;
     schedule.plan(backward, plan);  // which never comes round
-    Phase issued;
+    Phase issued, skipped, reached;
     const auto run = [&](const GatherSchedule::Actions& actions) {
       for (const std::size_t unit : units_of(actions)) issued.push_back(unit);
+      for (const std::size_t unit : skipped_by(actions)) skipped.push_back(unit);
     };
     for (const std::size_t unit : plan) {
-      if (random() % 3 != 0) run(schedule.reach(backward, unit));
+      if (random() % 3 == 0) continue;
+      run(schedule.reach(backward, unit));
+      reached.push_back(unit);
     }
     run(issued.empty() ? schedule.pass_over(backward) : schedule.finish());
+    // A use counts for the first visit that the plan still has of the unit.
+    Phase left_out = plan;
+    auto from = left_out.begin();
+    for (const std::size_t unit : reached) {
+      from = left_out.erase(std::find(from, left_out.end(), unit));
+    }
     ASSERT_EQ(issued, plan) << "round " << round;
+    ASSERT_EQ(skipped, left_out) << "round " << round;
   }
 }
 
