@@ -25,6 +25,7 @@ std::unique_ptr<CommandLine> make_command_line();
 void add_config_verb(CommandLine& line);
 void add_plan_verb(CommandLine& line);
 void add_run_verb(CommandLine& line);
+void add_env_verb(CommandLine& line);
 void add_guard_verb(CommandLine& line);
 void add_completion_verb(CommandLine& line);
 

@@ -4,9 +4,10 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS zeroshard_core zeroshard_device zeroshard_comm zeroshard_precision zeroshard_optim
-        zeroshard_tier zeroshard_engine_plan EXPORT zeroshardTargets)
+        zeroshard_tier zeroshard_monitor zeroshard_engine_plan zeroshard_checkpoint
+        zeroshard_model_spec zeroshard_data EXPORT zeroshardTargets)
 if(TARGET zeroshard_engine)
-  install(TARGETS zeroshard_torch_device zeroshard_torch_optim zeroshard_engine
+  install(TARGETS zeroshard_torch_device zeroshard_torch_optim zeroshard_engine zeroshard_models
           EXPORT zeroshardTargets)
 endif()
 install(TARGETS zeroshard_cli)

@@ -21,7 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 FOLDERS = ("zeroshard/base", "zeroshard/layout", "zeroshard/schedule", "zeroshard/config",
-           "zeroshard/planner", "zeroshard/device", "zeroshard/comm", "cli")
+           "zeroshard/planner", "zeroshard/device", "zeroshard/comm", "zeroshard/monitor",
+           "zeroshard/checkpoint", "cli")
 BATCH = 8  # sources at a time: enough to share the headers, few enough to keep both cores busy
 COMPILE_ERROR = "[clang-diagnostic-error"
 TORCH = re.compile(rb'^\s*#\s*include\s*<(torch|ATen|c10)/', re.M)  # minutes of headers

@@ -26,6 +26,7 @@ enum class EnvVar {
   kSlurmLocalRank,    // SLURM_LOCALID
   kPmiSize,           // PMI_SIZE
   kPath,              // PATH
+  kOmpThreads,        // OMP_NUM_THREADS
 };
 
 struct EnvVarInfo {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace zeroshard {
 
@@ -12,6 +14,45 @@ struct BatchOptions {
   std::optional<std::int64_t> micro_per_rank;  // train_micro_batch_size_per_gpu
   std::optional<std::int64_t> accumulation;    // gradient_accumulation_steps
   bool drop_last = false;                      // dataloader_drop_last
+};
+
+// What the bytes of a data file are: text, each byte a token; or little-endian token numbers.
+enum class TokenFormat { text, u16, u32 };
+
+// Token files, and how samples are cut from them.
+struct DataOptions {
+  std::vector<std::string> files;
+  TokenFormat format = TokenFormat::text;
+  std::int64_t vocabulary = 256;       // tokens are 0 to vocabulary - 1
+  std::int64_t sequence_length = 128;  // tokens the model sees at once
+};
+
+// What `zeroshard train` is asked for; the configuration file says the rest.
+struct TrainOptions {
+  std::string config;  // a ds_config.json; empty: all defaults
+  std::string model;   // "gpt:layers=4,..."; empty: that of `init`, else gpt with its defaults
+  std::vector<std::string> data;
+  TokenFormat format = TokenFormat::text;
+  std::vector<std::string> eval_data;
+  std::int64_t eval_every = 0;  // steps; 0: at the end only
+  std::optional<std::int64_t> steps;
+  std::optional<std::int64_t> epochs;
+  std::uint64_t seed = 42;
+  std::string device;   // "cpu", "cuda", "cuda:1"; empty: cuda where there is one
+  std::string log;      // one JSON object per step
+  std::string trace;    // for Perfetto
+  std::string out;      // a folder for the trained weights
+  std::string init;     // a folder with weights to start from
+  bool strict = false;  // unknown keys of the configuration are errors
+};
+
+struct GenerateOptions {
+  std::string folder;  // config.json and model.safetensors
+  std::string prompt = "\n";
+  std::int64_t count = 200;  // new tokens
+  double temperature = 0.8;
+  std::int64_t top_k = 0;  // 0: all tokens
+  std::uint64_t seed = 42;
 };
 
 }  // namespace zeroshard

@@ -1,0 +1,60 @@
+// One open file and its path: whole reads and writes at offsets, and errors that name the path.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace zeroshard {
+
+// Throws StorageError `what: path (the system's words); remedy`, the remedy chosen by the error
+// number.
+[[noreturn]] void throw_storage_error(std::string what, const std::filesystem::path& path,
+                                      int error_number);
+
+// Makes the names in a folder durable: a rename is safe only once its folder is on the disk.
+void sync_folder(const std::filesystem::path& folder);
+
+class File {
+ public:
+  // A regular file; a pipe or a device is refused, lest a read waits for ever.
+  static File open_to_read(const std::filesystem::path& path);
+
+  // Made new, or emptied where it exists. Held by a lock while it is open: a second writer of the
+  // same path gets a StorageError, whatever a dead one left behind is overwritten.
+  static File open_to_write(const std::filesystem::path& path);
+
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File();
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::uint64_t size() const;
+
+  // All of `into`, or a StorageError. Safe from several threads at once.
+  void read_at(std::uint64_t offset, std::span<std::byte> into) const;
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+
+  // Until it is on the disk. Some file systems tell only here that there was no room.
+  void sync();
+
+ private:
+  File(std::filesystem::path path, int descriptor);
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
+// A small file whole and synced. It has its final name from the start, so this is for folders that
+// are written aside themselves (write_folder.h).
+void write_text_file(const std::filesystem::path& path, std::string_view text);
+
+// A small file whole. Larger than `limit_bytes` is a StorageError.
+std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit_bytes);
+
+}  // namespace zeroshard

@@ -1,0 +1,22 @@
+// Causal self-attention with one matrix for queries, keys and values.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include "zeroshard/models/layers.h"
+#include "zeroshard/models/rotary.h"
+
+namespace zeroshard::models {
+
+struct AttentionImpl : torch::nn::Module {
+  explicit AttentionImpl(const GptOptions& options);
+  // x: [batch, length, hidden]. Angles: of each position, or undefined.
+  torch::Tensor forward(const torch::Tensor& x, const Angles& angles);
+
+  Linear qkv{nullptr}, out{nullptr};
+  std::int64_t heads, kv_heads, head_width;
+};
+TORCH_MODULE(Attention);
+
+}  // namespace zeroshard::models

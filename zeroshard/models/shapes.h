@@ -1,0 +1,25 @@
+// The units of a model and the shapes in them, before anything is allocated: what a plan needs.
+//
+//   for (const UnitShapes& unit : unit_shapes(options)) UnitLayout(unit.name, unit.parameters, 8);
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "zeroshard/layout/unit_layout.h"
+#include "zeroshard/models/options.h"
+
+namespace zeroshard {
+
+struct UnitShapes {
+  std::string name;
+  std::vector<ParameterShape> parameters;  // full names, in the order of the module tree
+};
+
+// As the engine finds them in the built model: the root unit first, even where it is empty.
+std::vector<UnitShapes> unit_shapes(const ModelOptions& options, DType dtype = DType::fp32);
+
+std::int64_t parameter_count(const ModelOptions& options);
+
+}  // namespace zeroshard

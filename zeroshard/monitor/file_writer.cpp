@@ -1,0 +1,160 @@
+#include "zeroshard/monitor/file_writer.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace zeroshard {
+namespace {
+
+constexpr std::size_t kPendingBytes = 64 * 1024;
+
+const char* remedy_for(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT: return "free some space or write to another disk";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "choose a folder that you may write to";
+    case EISDIR: return "this is a folder: name a file in it";
+    case ENOTDIR:
+    case EEXIST: return "a part of the path is a file: choose another path";
+    case ENOENT: return "make its folder first";
+    case EFBIG: return "raise the limit on the size of files (ulimit -f)";
+    case ENAMETOOLONG: return "choose a shorter name";
+    case EMFILE:
+    case ENFILE: return "raise the limit on open files (ulimit -n)";
+    default: return "check the path and the disk";
+  }
+}
+
+void make_folder_of(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw file_error("cannot make the folder", folder.string(), error.value());
+}
+
+int open_for_writing(const std::string& path, bool append) {
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
+  int descriptor = -1;
+  do {
+    descriptor = ::open(path.c_str(), flags, 0666);
+  } while (descriptor < 0 && errno == EINTR);
+  if (descriptor < 0) throw file_error("cannot open the file", path, errno);
+  return descriptor;
+}
+
+bool holds_nothing(int descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor, &status) != 0 || status.st_size == 0;
+}
+
+// Looked at through a descriptor of its own, since the writing one cannot read; one that does not
+// wait, should the path be a pipe.
+bool ends_inside_line(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  char last = '\n';
+  const off_t size = ::lseek(descriptor, 0, SEEK_END);
+  const bool read = size > 0 && ::pread(descriptor, &last, 1, size - 1) == 1;
+  ::close(descriptor);
+  return read && last != '\n';
+}
+
+bool is_plain_or_new(const std::string& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  return type == std::filesystem::file_type::not_found ||
+         type == std::filesystem::file_type::regular;
+}
+
+void write_whole_file(const std::string& path, std::string_view text) {
+  FileWriter file(path);
+  file.append(text);
+  file.close();
+}
+
+}  // namespace
+
+StorageError file_error(std::string_view what, const std::string& path, int error) {
+  return StorageError(
+      {.what = std::string(what),
+       .value = fmt::format("{} ({})", path, std::generic_category().message(error)),
+       .remedy = remedy_for(error)});
+}
+
+FileWriter::FileWriter(std::string path, FileWriterOptions options) : path_(std::move(path)) {
+  if (options.make_folders) make_folder_of(path_);
+  const bool cut_short = options.append && options.whole_lines && ends_inside_line(path_);
+  if (cut_short) pending_ = "\n";  // before the file is open: this may throw
+  descriptor_ = open_for_writing(path_, options.append);
+  was_empty_ = holds_nothing(descriptor_);
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ < 0) return;
+  try {
+    flush();
+  } catch (...) {  // a destructor has nobody to tell
+  }
+  ::close(descriptor_);
+}
+
+FileWriter::FileWriter(FileWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      pending_(std::move(other.pending_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      was_empty_(other.was_empty_) {}
+
+void FileWriter::append(std::string_view text) {
+  if (pending_.size() >= kPendingBytes) flush();
+  pending_ += text;
+}
+
+void FileWriter::flush() {
+  std::size_t done = 0;
+  while (done < pending_.size()) {
+    const auto written = ::write(descriptor_, pending_.data() + done, pending_.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const int error = written < 0 ? errno : EIO;
+      pending_.erase(0, done);
+      throw file_error("cannot write to the file", path_, error);
+    }
+    done += static_cast<std::size_t>(written);
+  }
+  pending_.clear();
+}
+
+void FileWriter::close() {
+  if (descriptor_ < 0) return;
+  flush();
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) {
+    throw file_error("cannot close the file", path_, errno);
+  }
+}
+
+void replace_file(const std::string& path, std::string_view text) {
+  if (!is_plain_or_new(path)) return write_whole_file(path, text);
+  const std::string aside = fmt::format("{}.{}.part", path, ::getpid());
+  try {
+    write_whole_file(aside, text);
+    if (std::rename(aside.c_str(), path.c_str()) != 0) {
+      throw file_error("cannot rename the finished file to", path, errno);
+    }
+  } catch (...) {
+    ::unlink(aside.c_str());
+    throw;
+  }
+}
+
+}  // namespace zeroshard

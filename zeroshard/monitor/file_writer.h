@@ -1,0 +1,60 @@
+// A file that only grows. Every error is one StorageError with the path and a remedy.
+//
+//   FileWriter file("runs/loss.csv", {.append = true, .make_folders = true});
+//   file.append("1,0.5\n");
+//   file.flush();  // a reader sees it now
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "zeroshard/base/error.h"
+
+namespace zeroshard {
+
+struct FileWriterOptions {
+  bool append = false;        // else what was in the file is lost
+  bool make_folders = false;  // those above the file, where they are missing
+  bool whole_lines = false;   // when appending, first end a line that a crash cut short
+};
+
+class FileWriter {
+ public:
+  explicit FileWriter(std::string path, FileWriterOptions options = {});
+  // Tries to write what is left and says nothing where that fails; call close() to know.
+  ~FileWriter();
+  FileWriter(FileWriter&& other) noexcept;
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  FileWriter& operator=(FileWriter&&) = delete;
+
+  // Kept in memory until flush(), or until there is much of it.
+  void append(std::string_view text);
+
+  // Hands all to the system. After an error the rest is kept, so that a later call goes on at the
+  // byte where this one stopped.
+  void flush();
+
+  // flush(), then closes: some file systems tell only here that the disk is full.
+  void close();
+
+  const std::string& path() const noexcept { return path_; }
+
+  // Whether the file held nothing when it was opened: then it needs its header.
+  bool was_empty() const noexcept { return was_empty_; }
+
+ private:
+  std::string path_;
+  std::string pending_;
+  int descriptor_ = -1;
+  bool was_empty_ = true;
+};
+
+// The sentence for a failed call: `what` was tried on `path`, and errno said `error`.
+StorageError file_error(std::string_view what, const std::string& path, int error);
+
+// Writes all of `text` to a file beside `path`, then renames: readers see the old file or the new
+// one, never a part. A path that is no plain file (/dev/stdout) is written to directly.
+void replace_file(const std::string& path, std::string_view text);
+
+}  // namespace zeroshard
