@@ -5,20 +5,23 @@ SECONDS_PER_TARGET ?= 60
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow fast build setup install uninstall format tidy fuzz docs clean
+.PHONY: help demo test test-slow bench fast build setup install uninstall format tidy fuzz docs clean
 
 help:  ## list these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1|/' \
 	  | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
-demo: build  ## set up, build, and show the command line at work (first time: about 7 minutes)
+demo: build  ## set up, build, and train a small model on two ranks (first time: about 15 minutes)
 	@tools/demo.sh
 
-test:  ## set up, build, and run every test but the slow ones (first time: about 15 minutes)
+test:  ## set up, build, and run every test but the slow ones (first time: about 25 minutes)
 	@tools/test.sh full
 
 test-slow:  ## run the tests labelled slow
 	@tools/test.sh slow
+
+bench: build  ## train beside DDP, FSDP2 and DeepSpeed; the table goes to bench/results/ (BENCH_PYTHON: a Python with torch)
+	@$(PYTHON) bench/train_vs_peers.py
 
 fast:  ## the quick set: gates, build, torch-free tests
 	@tools/test.sh fast

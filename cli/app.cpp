@@ -32,6 +32,8 @@ std::unique_ptr<CommandLine> make_command_line() {
   app.add_option("--log-level", line->log_level,
                  "debug, info, warning, error or off; \":all\" behind it lets every rank speak")
       ->type_name("LEVEL");
+  add_train_verb(*line);
+  add_generate_verb(*line);
   add_config_verb(*line);
   add_plan_verb(*line);
   add_run_verb(*line);

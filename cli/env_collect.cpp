@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTrainer = "zeroshard-train";  // beside this program
 constexpr std::chrono::milliseconds kLoaderLimit{5000};
 constexpr std::chrono::milliseconds kMpirunLimit{5000};
 constexpr std::chrono::milliseconds kNvidiaSmiLimit{20000};  // it wakes the GPUs up first
@@ -78,8 +77,8 @@ std::string torch_version_of(const fs::path& library) {
 // nothing.
 LoadedTorch find_torch(const std::string& program) {
   LoadedTorch torch;
-  torch.program = program.empty() ? (fs::path(own_program()).parent_path() / kTrainer).string()
-                                  : find_program(program, "give the path of a program");
+  torch.program =
+      program.empty() ? trainer_path() : find_program(program, "give the path of a program");
   std::error_code ignored;
   if (!fs::exists(torch.program, ignored)) {
     torch.problem = "no program " + torch.program;

@@ -43,16 +43,20 @@ sigset_t set_of(std::initializer_list<int> signals) {
 
 sigset_t ending_signals() { return set_of({SIGTERM, SIGINT, SIGHUP, SIGQUIT}); }
 
-// The last three are none of the guardian's business: mpirun and srun send them to the whole
+// The last four are none of the guardian's business: mpirun and srun send them to the whole
 // process group, and so to the rank as well.
 sigset_t watched_signals() {
-  return set_of({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE});
+  return set_of({SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGPIPE});
 }
 
 [[noreturn]] void be_the_rank(const std::vector<std::string>& command, const sigset_t& mask,
                               pid_t guardian) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != guardian) _exit(1);  // it died before the line above
+  // It will listen to these, but must not die of them while its libraries are loaded.
+  if (command.front() == trainer_path()) {
+    for (const int signal : {SIGUSR1, SIGUSR2, SIGALRM}) std::signal(signal, SIG_IGN);
+  }
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   try {
     become(command);

@@ -35,6 +35,14 @@ std::string find_program(const std::string& name, const std::string& remedy) {
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
+std::string trainer_path() {
+  constexpr const char* kTrainer = "zeroshard-train";
+  const std::filesystem::path folder = std::filesystem::path(own_program()).parent_path();
+  const std::filesystem::path installed = folder.parent_path() / "libexec" / "zeroshard" / kTrainer;
+  const bool only_installed = !is_program(folder / kTrainer) && is_program(installed);
+  return only_installed ? installed : folder / kTrainer;
+}
+
 void become(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
   for (const std::string& argument : command) {

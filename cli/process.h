@@ -13,6 +13,10 @@ std::string find_program(const std::string& name, const std::string& remedy);
 // This program's own file.
 std::string own_program();
 
+// Where `zeroshard-train` lies, the program that links torch: beside this one, or in libexec of an
+// installed tree. A build without torch has none, and then this is where it would be.
+std::string trainer_path();
+
 // Becomes the command; returns never, but throws ConfigError where it cannot be started.
 [[noreturn]] void become(const std::vector<std::string>& command);
 

@@ -1,12 +1,13 @@
 # Finds the libtorch inside a Python's torch package, by path and without importing it.
 #
 # torch's own TorchConfig.cmake stops where no CUDA toolkit is installed, though compiling against
-# torch_cpu and c10 needs none; this module looks at files only.
+# torch_cpu and c10 needs none; this module looks at files only. It is installed, too.
 #
 # In:  ZEROSHARD_TORCH_PYTHON        the interpreter; default: .venv's, else python3
 # Out: ZeroshardTorch_FOUND, ZeroshardTorch_VERSION ("2.11.0+cu130"),
 #      ZeroshardTorch_CUDA (CUDA that torch was built for, "none" for a CPU build),
-#      ZeroshardTorch_ROOT (the package's folder), target zeroshard::torch
+#      ZeroshardTorch_ROOT (the package's folder), ZeroshardTorch_PYTHON (the interpreter),
+#      ZeroshardTorch_REASON (why not), target zeroshard::torch
 
 set(_zt_python "${ZEROSHARD_TORCH_PYTHON}")
 if(NOT _zt_python)
@@ -18,14 +19,18 @@ if(NOT _zt_python)
   set(_zt_python "${_zt_python_found}")
 endif()
 
+find_file(_zt_script find_torch.py NO_CACHE REQUIRED NO_DEFAULT_PATH  # tools/, or installed
+          PATHS "${CMAKE_CURRENT_LIST_DIR}" "${CMAKE_CURRENT_LIST_DIR}/../tools")
+
+set(ZeroshardTorch_PYTHON "${_zt_python}")
 set(ZeroshardTorch_ROOT "")
 set(ZeroshardTorch_VERSION "")
 set(ZeroshardTorch_CUDA "none")
 if(_zt_python)
   # Three lines on success: folder, version, CUDA. One sentence on stderr otherwise.
   execute_process(
-    COMMAND "${_zt_python}" "${CMAKE_CURRENT_LIST_DIR}/../tools/find_torch.py"
-    OUTPUT_VARIABLE _zt_out ERROR_VARIABLE _zt_reason RESULT_VARIABLE _zt_result
+    COMMAND "${_zt_python}" "${_zt_script}"
+    OUTPUT_VARIABLE _zt_out ERROR_VARIABLE ZeroshardTorch_REASON RESULT_VARIABLE _zt_result
     OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
   if(_zt_result EQUAL 0)
     string(REPLACE "\n" ";" _zt_out "${_zt_out}")
@@ -34,7 +39,7 @@ if(_zt_python)
     list(GET _zt_out 2 ZeroshardTorch_CUDA)
   endif()
 else()
-  set(_zt_reason "no python3 on the PATH")
+  set(ZeroshardTorch_REASON "no python3 on the PATH")
 endif()
 
 string(REGEX REPLACE "\\+.*" "" _zt_version "${ZeroshardTorch_VERSION}")
@@ -43,7 +48,7 @@ find_package_handle_standard_args(ZeroshardTorch
   REQUIRED_VARS ZeroshardTorch_ROOT
   VERSION_VAR _zt_version
   REASON_FAILURE_MESSAGE  # no semicolon in it: CMake would take it for a list
-    "${_zt_reason}. Run 'make setup', or set ZEROSHARD_TORCH_PYTHON to a Python that has torch.")
+    "${ZeroshardTorch_REASON}. Run 'make setup', or set ZEROSHARD_TORCH_PYTHON to a Python that has torch.")
 
 if(ZeroshardTorch_FOUND AND NOT TARGET zeroshard::torch)
   foreach(_zt_lib torch_cpu c10)

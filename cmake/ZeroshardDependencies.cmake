@@ -34,14 +34,8 @@ endif()
 if(ZEROSHARD_WITH_TORCH)
   find_package(ZeroshardTorch)
   if(ZeroshardTorch_FOUND)
-    # torch's include folder holds headers of another fmt. Ours come first, by a folder of their own:
-    # compilers ignore an order that is asked for /usr/include.
-    find_path(ZEROSHARD_FMT_HEADERS fmt/core.h)
-    mark_as_advanced(ZEROSHARD_FMT_HEADERS)
-    set(_zd_own_fmt "${PROJECT_BINARY_DIR}/generated/fmt")
-    file(MAKE_DIRECTORY "${_zd_own_fmt}")
-    file(CREATE_LINK "${ZEROSHARD_FMT_HEADERS}/fmt" "${_zd_own_fmt}/fmt" SYMBOLIC)
-    target_include_directories(zeroshard::torch BEFORE INTERFACE "${_zd_own_fmt}")
+    include(ZeroshardOwnFmt)
+    zeroshard_put_own_fmt_first("${PROJECT_BINARY_DIR}/generated/fmt")
   endif()
   # The plain C interface: the C++ one was removed from the MPI standard.
   set(MPI_CXX_SKIP_MPICXX ON)

@@ -6,11 +6,15 @@ include(CMakePackageConfigHelpers)
 install(TARGETS zeroshard_core zeroshard_device zeroshard_comm zeroshard_precision zeroshard_optim
         zeroshard_tier zeroshard_monitor zeroshard_engine_plan zeroshard_checkpoint
         zeroshard_model_spec zeroshard_data EXPORT zeroshardTargets)
-if(TARGET zeroshard_engine)
+if(TARGET zeroshard_engine)  # apart, so that a user without torch has all the others
   install(TARGETS zeroshard_torch_device zeroshard_torch_optim zeroshard_engine zeroshard_models
-          EXPORT zeroshardTargets)
+          zeroshard_trainer zeroshard_all EXPORT zeroshardTorchTargets)
 endif()
 install(TARGETS zeroshard_cli)
+if(TARGET zeroshard_train)  # not for people's PATH: `zeroshard train` starts it
+  set_target_properties(zeroshard_train PROPERTIES INSTALL_RPATH "${ZeroshardTorch_ROOT}/lib")
+  install(TARGETS zeroshard_train RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/zeroshard")
+endif()
 
 # File by file: install(DIRECTORY) would leave empty folders behind.
 file(GLOB_RECURSE _zi_headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
@@ -28,7 +32,13 @@ write_basic_package_version_file(
   "${PROJECT_BINARY_DIR}/generated/zeroshardConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/generated/zeroshardConfig.cmake"
               "${PROJECT_BINARY_DIR}/generated/zeroshardConfigVersion.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/FindZeroshardTorch.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/ZeroshardOwnFmt.cmake"
+              "${PROJECT_SOURCE_DIR}/tools/find_torch.py"
         DESTINATION "${_zi_package}")
 if(fmt_FOUND)  # headers-only fmt (ZEROSHARD_EXTRA_PREFIX) is no package that others could find
   install(EXPORT zeroshardTargets NAMESPACE zeroshard:: DESTINATION "${_zi_package}")
+  if(TARGET zeroshard_engine)
+    install(EXPORT zeroshardTorchTargets NAMESPACE zeroshard:: DESTINATION "${_zi_package}")
+  endif()
 endif()

@@ -20,6 +20,11 @@ function(_zeroshard_test_binary name label libraries)
     ZEROSHARD_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     ZEROSHARD_BINARY="$<TARGET_FILE:zeroshard_cli>")
   add_dependencies(${name} zeroshard_cli)
+  if(label STREQUAL "torch" AND TARGET zeroshard_torch_headers)
+    target_precompile_headers(${name} REUSE_FROM zeroshard_torch_headers)
+    # Precompiled, the standard library's headers are no system headers to GCC 12's false alarms.
+    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
+  endif()
   if(label STREQUAL "unit")
     add_dependencies(zeroshard_unit_tests ${name})
   endif()

@@ -12,7 +12,7 @@ from cpp_text import code_only, cpp_files, line_of
 
 HERE = Path(__file__).resolve().parent
 INCLUDE = re.compile(r'^[ \t]*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
-UMBRELLA = "zeroshard/zeroshard.h"
+UMBRELLAS = ("zeroshard/zeroshard.h", "zeroshard/core.h")
 
 
 def level_of(path):
@@ -41,8 +41,8 @@ def include_offences(name, text, levels):
         quote, included = match[1], match[2]
         line = line_of(text, match.start(2))
         target = level_of(included)
-        if included == UMBRELLA and level is not None:
-            yield line, "includes the umbrella header, which is for users of the library"
+        if included in UMBRELLAS and level is not None:
+            yield line, "includes an umbrella header, which is for users of the library"
         elif target is not None and target not in levels:
             yield line, f"includes {included}: folder '{target}' is not in tools/layers.toml"
         elif not allowed(name, included, levels):

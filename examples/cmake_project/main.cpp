@@ -8,7 +8,7 @@
 //   rank 3 owns [384, 512)
 #include <cstdio>
 
-#include "zeroshard/zeroshard.h"
+#include "zeroshard/core.h"
 
 int main() {
   const int world_size = 4;

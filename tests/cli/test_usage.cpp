@@ -23,8 +23,8 @@ int lines_of(const std::string& text) {
 }
 
 TEST(Usage, EveryVerbHasHelpWithAnExample) {
-  for (const char* verb : {"", "config", "config check", "config explain", "config keys", "plan",
-                           "run", "completion"}) {
+  for (const char* verb : {"", "train", "generate", "config", "config check", "config explain",
+                           "config keys", "plan", "run", "completion"}) {
     const Finished help = zeroshard(std::string(verb) + " --help");
     EXPECT_EQ(help.exit_code, 0) << verb;
     expect_contains(help.out, "Example:\n");
@@ -138,6 +138,10 @@ TEST(Completion, BashOffersVerbsAndOptions) {
   EXPECT_EQ(offers("zeroshard config \"\"", 2), "check explain keys\n");
   EXPECT_EQ(offers("zeroshard config check --st", 3), "--strict\n");
   EXPECT_EQ(offers("zeroshard plan --wor", 2), "--world-size\n");
+  EXPECT_EQ(offers("zeroshard tr", 1), "train\n");
+  EXPECT_EQ(offers("zeroshard gen", 1), "generate\n");
+  EXPECT_EQ(offers("zeroshard train --eval-", 2), "--eval-data --eval-every\n");
+  EXPECT_EQ(offers("zeroshard generate --to", 2), "--top-k\n");
   // A file name already typed does not hide the verb's options.
   EXPECT_EQ(offers("zeroshard config check some.json --js", 4), "--json\n");
 }
@@ -146,7 +150,8 @@ TEST(Completion, FishAndZshNameEveryVerb) {
   for (const char* shell : {"fish", "zsh"}) {
     const Finished script = zeroshard(std::string("completion ") + shell);
     EXPECT_EQ(script.exit_code, 0);
-    for (const char* verb : {"config", "plan", "check", "explain", "keys", "completion"}) {
+    for (const char* verb :
+         {"train", "generate", "config", "plan", "check", "explain", "keys", "completion"}) {
       expect_contains(script.out, verb);
     }
   }

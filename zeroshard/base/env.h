@@ -27,6 +27,7 @@ enum class EnvVar {
   kPmiSize,           // PMI_SIZE
   kPath,              // PATH
   kOmpThreads,        // OMP_NUM_THREADS
+  kTerminalColumns,   // ZEROSHARD_TERMINAL_COLUMNS
 };
 
 struct EnvVarInfo {

@@ -12,8 +12,21 @@ void Completion::finish(std::exception_ptr error) {
     ZS_CHECK(!done_, "an operation was finished twice");
     done_ = true;
     error_ = std::move(error);
+    if (when_done_) std::exchange(when_done_, nullptr)();
   }
   finished_.notify_all();
+}
+
+void Completion::when_done(std::function<void()> act) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!done_) {
+      ZS_CHECK(!when_done_, "an operation has two that want to know of its end");
+      when_done_ = std::move(act);
+      return;
+    }
+  }
+  act();
 }
 
 void Completion::abandon() const noexcept {

@@ -22,6 +22,10 @@ class Completion {
   void abandon() const noexcept;
 
   void finish(std::exception_ptr error = nullptr);
+  // Calls `act` once: when the operation ends, on the thread that ends it and before anybody who
+  // waits hears of it; at once where it has ended. It is short, throws nothing and asks nothing of
+  // this operation. There is one at most.
+  void when_done(std::function<void()> act) const;
   bool done() const;
   // Blocks until finished or until the time is over; whether it is finished.
   bool wait_for(std::chrono::milliseconds time) const;
@@ -33,6 +37,7 @@ class Completion {
   mutable std::condition_variable finished_;
   bool done_ = false;
   std::exception_ptr error_;
+  mutable std::function<void()> when_done_;  // guarded by mutex_
   std::function<void()> abandon_;
 };
 
@@ -57,6 +62,11 @@ class Handle {
   }
   void wait() const {
     if (completion_ != nullptr) completion_->wait();
+  }
+  // See Completion.
+  void when_done(std::function<void()> act) const {
+    if (completion_ == nullptr) return act();
+    completion_->when_done(std::move(act));
   }
 
  private:

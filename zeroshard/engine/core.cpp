@@ -11,6 +11,7 @@
 #include "zeroshard/base/cpu_limit.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/engine/tensors.h"
+#include "zeroshard/engine/traced_communicator.h"
 #include "zeroshard/precision/gradient_scale.h"
 
 namespace zeroshard {
@@ -90,7 +91,7 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
            EngineOptions options, Communicator& comm)
     : options_(std::move(options)),
       stage_(stage_row(options_.zero.stage)),
-      gathers_(count_traffic(comm, traffic_)),
+      gathers_(trace_operations(count_traffic(comm, traffic_), options_.trace)),
       reductions_(gathers_->make_sibling()),
       memory_(memory ? std::move(memory) : units.at(0)->memory()),
       pool_(options_.threads > 0 ? options_.threads : usable_cpus()),
@@ -100,7 +101,8 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
       pending_(flat_.size()),
       in_graph_(flat_.size()),
       open_(flat_.size()),
-      held_(flat_.size()) {
+      held_(flat_.size()),
+      spans_(options_.trace) {
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     if (!flat_[i]->has_call_point()) root_ = i;
   }
@@ -115,7 +117,8 @@ void Core::make_reducer() {
       ReducerOptions{.gradients = gradient_plan(options_, stage_, *gathers_),
                      .bucket_numel = options_.zero.reduce_bucket_numel,
                      .overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default()),
-                     .root_unit = root_},
+                     .root_unit = root_,
+                     .trace = options_.trace},
       *memory_, *reductions_);
 }
 
@@ -150,6 +153,7 @@ void Core::make_gatherer() {
   const GatherPool pool = size_gather_pool(units, forward_and_backward(units.size()), limits);
   gatherer_ = std::make_unique<Gatherer>(pointers(flat_), GatherSchedule(units, resident, limits),
                                          pool, *memory_, *gathers_);
+  gatherer_->set_trace(options_.trace);
   gatherer_->when_skipped([this](std::size_t unit) { skip_in_backward(unit); });
 }
 
@@ -168,18 +172,24 @@ void Core::before_forward(std::size_t unit, bool trains) {
   drop_broken_backward();
   flat_[unit]->check_intact();
   if (in_backward_) {
-    if (held_[unit]) return;
-    gatherer_->reach(PhaseKind::backward, unit);
-    held_[unit] = true;
-    recompute_held_.push_back(unit);
-    return;
+    hold_for_recompute(unit);
+  } else {
+    forward_ran_ = forward_ran_ || trains;
+    gatherer_->reach(trains ? PhaseKind::train_forward : PhaseKind::eval, unit);
   }
-  forward_ran_ = forward_ran_ || trains;
-  gatherer_->reach(trains ? PhaseKind::train_forward : PhaseKind::eval, unit);
+  spans_.begin_forward(unit, in_backward_);
+}
+
+void Core::hold_for_recompute(std::size_t unit) {
+  if (held_[unit]) return;
+  gatherer_->reach(PhaseKind::backward, unit);
+  held_[unit] = true;
+  recompute_held_.push_back(unit);
 }
 
 void Core::abandon_forward() {
   const std::lock_guard lock(mutex_);
+  spans_.drop_forwards();
   if (!in_backward_) gatherer_->schedule().abandon_pass();
 }
 
@@ -189,6 +199,7 @@ bool Core::recomputes() const {
 
 void Core::after_forward(std::size_t unit) {
   const std::lock_guard lock(mutex_);
+  spans_.end_forward(unit, flat_[unit]->name());
   if (!in_backward_) gatherer_->unhold(unit);
 }
 
@@ -229,9 +240,11 @@ void Core::skip_in_backward(std::size_t unit) {
 void Core::before_backward(std::size_t unit) {
   const std::lock_guard lock(mutex_);
   open_backward();
-  if (held_[unit]) return;
-  gatherer_->reach(PhaseKind::backward, unit);
-  held_[unit] = true;
+  if (!held_[unit]) {
+    gatherer_->reach(PhaseKind::backward, unit);
+    held_[unit] = true;
+  }
+  spans_.begin_backward(unit);
 }
 
 void Core::after_backward(std::size_t unit) {
@@ -242,6 +255,7 @@ void Core::after_backward(std::size_t unit) {
 void Core::capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient) {
   const std::lock_guard lock(mutex_);
   open_backward();
+  if (unit != root_) spans_.begin_backward(unit);  // the root's would be open to the very end
   reducer_->capture(unit, parameter, gradient);
   finish_open_unit(unit);
 }
@@ -262,6 +276,7 @@ void Core::finish_open_unit(std::size_t unit) {
 // Every node of a unit was made after its input boundary, so autograd has run them all by now.
 void Core::finish_unit(std::size_t unit) {
   reducer_->complete(unit);
+  spans_.end_backward(unit, flat_[unit]->name());
   if (!held_[unit]) return;
   held_[unit] = false;
   gatherer_->unhold(unit);
@@ -291,6 +306,7 @@ void Core::close_backward() {
   autograd_is_over_ = true;
   for (std::size_t unit = 0; unit < flat_.size(); ++unit) {
     if (held_[unit]) finish_unit(unit);
+    spans_.end_backward(unit, flat_[unit]->name());  // of one that was used without being called
   }
   recompute_held_.clear();
   gatherer_->finish_phase();
@@ -304,6 +320,7 @@ void Core::drop_backward() {
   micro_steps_ = 0;
   recompute_held_.clear();
   held_.assign(held_.size(), false);
+  spans_.drop_backwards();
   gatherer_->schedule().abandon_pass();
   gatherer_->drop_holds();
   in_backward_ = false;

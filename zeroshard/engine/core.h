@@ -30,6 +30,7 @@
 #include "zeroshard/engine/optimizer_states.h"
 #include "zeroshard/engine/options.h"
 #include "zeroshard/engine/reducer.h"
+#include "zeroshard/engine/unit_spans.h"
 #include "zeroshard/optim/options.h"
 #include "zeroshard/precision/loss_scaler.h"
 #include "zeroshard/precision/options.h"
@@ -45,7 +46,8 @@ struct EngineOptions {
   std::vector<OptimizerOptions> groups = {AdamOptions{}};
   std::function<int(const std::string& parameter)> group_of = {};
   Device device = kCpu;
-  int threads = 0;  // of the optimizer; 0: one per usable CPU
+  int threads = 0;         // of the optimizer; 0: one per usable CPU
+  Trace* trace = nullptr;  // of what happens when, if any; it outlives the engine
 };
 
 struct StepResult {
@@ -115,6 +117,7 @@ class Core {
   MemoryLedger& memory() const { return memory_->ledger(); }
   TrafficLedger& traffic() { return traffic_; }
   Communicator& comm() { return *gathers_; }
+  Trace* trace() const { return options_.trace; }
   // Parameters that had no gradient on any rank in the last step, by name.
   const std::vector<std::string>& without_gradient() const { return without_gradient_; }
 
@@ -131,12 +134,14 @@ class Core {
   void drop_backward();
   void drop_broken_backward();
   void check_root() const;
+  void hold_for_recompute(std::size_t unit);
   void skip_in_backward(std::size_t unit);
   void finish_unit(std::size_t unit);
   void finish_open_unit(std::size_t unit);
   bool at_boundary() const;
   bool stage_keeps_local() const { return stage_.gradients_accumulating == Placement::partial; }
   void do_what_others_did();
+  void wait_for_reductions();
   struct Agreement {
     double norm = 0.0;
     std::vector<bool> present = {};  // by trainable parameter, over all ranks
@@ -175,6 +180,7 @@ class Core {
   std::vector<std::atomic<int>> open_;      // of these, the ones that were left open
   std::vector<bool> held_;                  // in backward
   std::vector<std::size_t> recompute_held_;
+  UnitSpans spans_;
   std::int64_t micro_steps_ = 0;  // step() calls since the last boundary
   std::vector<std::string> without_gradient_;
 };

@@ -12,6 +12,7 @@
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/engine/core.h"
+#include "zeroshard/monitor/trace.h"
 #include "zeroshard/optim/sum_of_squares.h"
 #include "zeroshard/optim/update_tensors.h"
 #include "zeroshard/precision/gradient_scale.h"
@@ -74,7 +75,7 @@ StepResult Core::step() {
     return {};
   }
   micro_steps_ = 0;
-  reducer_->wait_for_own_spans();
+  wait_for_reductions();
   const Agreement agreed = agree();
   const ClipInputs clip{.scaled_norm = agreed.norm,
                         .loss_scale = scaler_.scale(),
@@ -89,6 +90,11 @@ StepResult Core::step() {
                           .loss_scale = scaler_.scale()};
   scaler_.update(skip);
   return result;
+}
+
+void Core::wait_for_reductions() {
+  const Trace::Scope scope(options_.trace, Lane::compute, "wait for reductions");
+  reducer_->wait_for_own_spans();
 }
 
 double Core::own_sum_of_squares() {
@@ -118,6 +124,7 @@ std::vector<std::uint8_t> Core::own_findings() {
 }
 
 Core::Agreement Core::agree() {
+  const Trace::Scope scope(options_.trace, Lane::optimizer, "norm");
   const std::vector<std::uint8_t> mine = own_findings();
   const auto bytes = static_cast<std::int64_t>(mine.size());
   const int ranks = reductions_->world_size();
@@ -160,7 +167,10 @@ void Core::apply(const Agreement& agreed, float factor) {
       }
     }
     gatherer_->wait(i);
-    states_->update(i, reducer_->units()[i], present, settings);
+    {
+      const Trace::Scope scope(options_.trace, Lane::optimizer, "update", flat_[i]->name());
+      states_->update(i, reducer_->units()[i], present, settings);
+    }
     if (stage_.optimizer_states == Placement::sharded) gatherer_->refresh(i);
   }
   if (root_) gatherer_->wait(*root_);  // nobody will announce its use

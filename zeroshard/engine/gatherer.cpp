@@ -93,6 +93,7 @@ void Gatherer::gather(std::size_t unit) {
   if (entry.unit->state() != ParameterState::sharded) return;
   entry.slot = pool_.take(entry.unit->gathered_bytes());
   entry.unit->begin_gather(entry.slot);
+  note_gathered(entry.unit->gathered_bytes());
   entry.handle = comm_.all_gather_into(entry.unit->gather_pairs(), entry.unit->name());
 }
 
@@ -108,7 +109,11 @@ void Gatherer::refresh(std::size_t unit) {
 void Gatherer::wait(std::size_t unit) {
   Entry& entry = entries_[unit];
   if (entry.unit->state() != ParameterState::gathering) return;
-  entry.handle.wait();
+  {
+    Trace* const trace = trace_ != nullptr && !entry.handle.done() ? trace_ : nullptr;
+    const Trace::Scope scope(trace, Lane::compute, "wait for", entry.unit->name());
+    entry.handle.wait();
+  }
   entry.handle = {};
   entry.unit->end_gather();
 }
@@ -123,6 +128,12 @@ void Gatherer::release(std::size_t unit) {
   wait(unit);
   entry.unit->release();
   pool_.give_back(std::exchange(entry.slot, nullptr));
+  note_gathered(-entry.unit->gathered_bytes());
+}
+
+void Gatherer::note_gathered(std::int64_t change) {
+  gathered_bytes_ += change;
+  if (trace_ != nullptr) trace_->count("gathered bytes", static_cast<double>(gathered_bytes_));
 }
 
 }  // namespace zeroshard

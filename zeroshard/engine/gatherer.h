@@ -13,6 +13,7 @@
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gather_schedule.h"
 #include "zeroshard/layout/pool.h"
+#include "zeroshard/monitor/trace.h"
 
 namespace zeroshard {
 
@@ -56,6 +57,8 @@ class Gatherer {
   void pass_over(PhaseKind phase) { run(schedule_.pass_over(phase), kNone); }
   // Told of each unit that was planned and is not used, at its place in the order.
   void when_skipped(std::function<void(std::size_t unit)> tell) { tell_skipped_ = std::move(tell); }
+  // Where waits and the bytes of what is gathered are noted, if anywhere.
+  void set_trace(Trace* trace) { trace_ = trace; }
   // After an exception: whatever is held is let go.
   void drop_holds();
 
@@ -81,12 +84,15 @@ class Gatherer {
   void run(const GatherSchedule::Actions& actions, std::size_t needed);
   void gather(std::size_t unit);
   void release(std::size_t unit);
+  void note_gathered(std::int64_t change);
 
   std::vector<Entry> entries_;
   GatherSchedule schedule_;
   GatherPoolMemory pool_;
   Communicator& comm_;
   std::function<void(std::size_t)> tell_skipped_ = [](std::size_t) {};
+  Trace* trace_ = nullptr;
+  std::int64_t gathered_bytes_ = 0;
 };
 
 }  // namespace zeroshard

@@ -15,6 +15,7 @@ Reducer::Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& opti
                  StateMemory& memory, Communicator& comm)
     : plan_(options.gradients),
       overlap_(options.overlap),
+      trace_(options.trace),
       memory_(memory),
       comm_(comm),
       flat_units_(units),
@@ -204,8 +205,15 @@ std::string Reducer::label_of(const BucketState& bucket) const {
   return fmt::format("{} and {} more", first, bucket.units.size() - 1);
 }
 
-void Reducer::finish(BucketState& bucket) {
+void Reducer::wait_for(const BucketState& bucket) const {
+  if (trace_ == nullptr || bucket.handle.done()) return bucket.handle.wait();
+  const std::string label = label_of(bucket);
+  const Trace::Scope scope(trace_, Lane::compute, "wait for reduction of", label);
   bucket.handle.wait();
+}
+
+void Reducer::finish(BucketState& bucket) {
+  wait_for(bucket);
   bucket.handle = {};
   if (bucket.slot != nullptr) bucket.slot->bucket.reset();
   bucket.slot = nullptr;
@@ -225,6 +233,7 @@ void Reducer::wait_for_own_spans() {
 void Reducer::wait() {
   wait_for_own_spans();
   if (plan_.stage.gradients_reduced != Placement::replicated || plan_.world_size == 1) return;
+  const Trace::Scope scope(trace_, Lane::compute, "wait for reductions");
   std::vector<Handle> handles;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     std::vector<GatherPair> pairs;

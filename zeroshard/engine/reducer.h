@@ -17,6 +17,7 @@
 #include "zeroshard/engine/gradient_group.h"
 #include "zeroshard/engine/unit_state.h"
 #include "zeroshard/layout/reduction_plan.h"
+#include "zeroshard/monitor/trace.h"
 
 namespace zeroshard {
 
@@ -25,6 +26,7 @@ struct ReducerOptions {
   std::int64_t bucket_numel = 0;
   bool overlap = false;
   std::optional<std::size_t> root_unit = {};  // complete only when backward ends
+  Trace* trace = nullptr;
 };
 
 class Reducer {
@@ -92,10 +94,12 @@ class Reducer {
   void launch_what_is_complete();
   void launch(std::size_t bucket);
   void finish(BucketState& bucket);
+  void wait_for(const BucketState& bucket) const;
   std::string label_of(const BucketState& bucket) const;
 
   const GradientPlan plan_;
   const bool overlap_;
+  Trace* const trace_;
   StateMemory& memory_;
   Communicator& comm_;
   std::vector<FlatUnit*> flat_units_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -12,6 +13,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "zeroshard/engine/core.h"
+#include "zeroshard/monitor/trace.h"
 
 namespace zeroshard {
 namespace {
@@ -113,6 +115,11 @@ class RandomReplay {
 
 // The unit's forward once more, with what it was given the first time.
 variable_list recompute(const Carried& carried, const variable_list& inputs) {
+  const UnitLink& unit = carried.use->unit();
+  Trace* const trace = unit.core() == nullptr ? nullptr : unit.core()->trace();
+  std::string_view name;
+  if (trace != nullptr) name = unit.core()->unit(unit.unit).name();
+  const Trace::Scope scope(trace, Lane::compute, "recompute", name);
   const RandomReplay replay(generators(inputs), carried.random_states);
   const at::AutoGradMode grad(true);
   return carried.forward(inputs);

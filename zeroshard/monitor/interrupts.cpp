@@ -12,7 +12,13 @@
 namespace zeroshard {
 namespace {
 
-constexpr std::array<int, 3> kSignals{SIGINT, SIGTERM, SIGUSR1};
+constexpr std::array<int, 5> kSignals{SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM};
+
+// What a signal that mpirun hands on stands for.
+int meaning_of(int signal) {
+  if (signal == SIGUSR2) return SIGINT;
+  return signal == SIGALRM ? SIGTERM : signal;
+}
 
 // What the handler notes. Atomics and not sig_atomic_t: it may run on any thread, and those
 // without a lock are safe in a handler as well.
@@ -47,7 +53,7 @@ extern "C" void note_signal(int signal) {
     checkpoint_wanted.store(true);
   } else {
     int none = 0;
-    stop_signal.compare_exchange_strong(none, signal);
+    stop_signal.compare_exchange_strong(none, meaning_of(signal));
     if (signal == SIGINT) note_interrupt();
   }
   errno = saved_errno;
@@ -75,7 +81,9 @@ Interrupts::Interrupts(std::chrono::milliseconds repeat_window) {
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     former_[i].signal = kSignals[i];
     ::sigaction(kSignals[i], nullptr, &former_[i].action);
-    if (former_[i].action.sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
+    const bool asks_by_itself = kSignals[i] == SIGINT || kSignals[i] == SIGTERM;
+    if (asks_by_itself && former_[i].action.sa_handler == SIG_IGN) continue;
+    ::sigaction(kSignals[i], &action, nullptr);
   }
 }
 

@@ -9,9 +9,10 @@
 //     if (interrupts_training(signal)) return save_and_exit(exit_code_of(signal));
 //   }
 //
-// SIGINT and SIGTERM ask to stop, SIGUSR1 asks for a checkpoint. A second SIGINT ends the process
-// at once, for those who will not wait. A signal that was ignored before (nohup, a shell's
-// background job) stays ignored.
+// SIGINT and SIGTERM ask to stop, SIGUSR1 asks for a checkpoint. SIGUSR2 stands for SIGINT and
+// SIGALRM for SIGTERM: mpirun hands these on to its ranks, while it ends them itself on the others.
+// A second SIGINT ends the process at once, for those who will not wait. A SIGINT or SIGTERM that
+// was ignored before (nohup, a shell's background job) stays ignored.
 #pragma once
 
 #include <array>
@@ -41,7 +42,7 @@ class Interrupts {
     int signal = 0;
     struct sigaction action {};
   };
-  std::array<Former, 3> former_;
+  std::array<Former, 5> former_;
 };
 
 // Whether the run should end: SIGINT and SIGTERM.

@@ -26,7 +26,7 @@ std::size_t usable_columns(int descriptor) {
 
 Progress::Progress(ProgressOptions options)
     : options_(std::move(options)),
-      on_terminal_(::isatty(options_.descriptor) == 1),
+      on_terminal_(options_.columns.has_value() || ::isatty(options_.descriptor) == 1),
       last_printed_(options_.first_step) {
   step_time_.note(options_.first_step, options_.now());
 }
@@ -60,7 +60,8 @@ void Progress::update(const ProgressUpdate& update) {
 void Progress::redraw(const ProgressState& state, StepTime::Clock::time_point now) {
   const bool last = state.total > 0 && state.step >= state.total;
   if (last_drawn_ && now - *last_drawn_ < kLeastTimeBetweenDraws && !last) return;
-  std::string text = "\r" + progress_line(state, usable_columns(options_.descriptor));
+  std::string text =
+      "\r" + progress_line(state, options_.columns.value_or(usable_columns(options_.descriptor)));
   text += kEraseToEnd;
   write(text);
   last_drawn_ = now;

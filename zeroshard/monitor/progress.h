@@ -19,7 +19,8 @@ struct ProgressOptions {
   std::int64_t total_steps = 0;  // 0: unknown
   std::int64_t first_step = 0;   // done before, by the run that this one resumes
   std::int64_t steps_per_line = 10;
-  int descriptor = 2;  // stderr: stdout is for results
+  int descriptor = 2;                       // stderr: stdout is for results
+  std::optional<std::size_t> columns = {};  // of a terminal that shows it, at a pipe's other end
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 

@@ -1,0 +1,93 @@
+#include "cli/conduct.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/process.h"
+#include "zeroshard/base/error.h"
+
+namespace zeroshard::cli {
+namespace {
+
+constexpr timespec kAskAgain{.tv_sec = 0, .tv_nsec = 300'000'000};
+
+sigset_t set_of(std::initializer_list<int> signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : signals) sigaddset(&set, signal);
+  return set;
+}
+
+// Their own standard error is a pipe; this one may be a terminal.
+void tell_terminal_width() {
+  winsize size{};
+  if (isatty(STDERR_FILENO) != 1 || ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) return;
+  if (size.ws_col < 2) return;
+  setenv("ZEROSHARD_TERMINAL_COLUMNS", std::to_string(size.ws_col - 1).c_str(), /*replace=*/1);
+}
+
+// In a process group of its own, which a terminal's Ctrl-C does not reach; so it must not read from
+// the terminal either.
+[[noreturn]] void be_the_launcher(const std::vector<std::string>& command, const sigset_t& mask) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  try {
+    become(command);
+  } catch (const ConfigError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    _exit(error.exit_code());
+  }
+}
+
+pid_t start(const std::vector<std::string>& command, const sigset_t& mask) {
+  const pid_t launcher = fork();
+  if (launcher == 0) be_the_launcher(command, mask);
+  if (launcher > 0) return launcher;
+  throw StateError({.what = "cannot start " + command[0],
+                    .value = std::generic_category().message(errno),
+                    .remedy = "see ulimit -u, and the memory that is left"});
+}
+
+int code_of(int status, int asked) {
+  if (status != 0 && asked != 0) return 128 + asked;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+int conduct(const std::vector<std::string>& command) {
+  tell_terminal_width();
+  const sigset_t watched = set_of({SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGHUP});
+  sigset_t before;
+  sigprocmask(SIG_BLOCK, &watched, &before);
+  const pid_t launcher = start(command, before);
+  int asked = 0;
+  for (;;) {
+    const int signal = sigtimedwait(&watched, nullptr, &kAskAgain);
+    int status = 0;
+    if (waitpid(launcher, &status, WNOHANG) == launcher) return code_of(status, asked);
+    if (signal == SIGUSR1) kill(launcher, SIGUSR1);
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+      if (asked != 0 || signal == SIGHUP) kill(launcher, SIGTERM);
+      if (asked == 0) asked = signal;
+    }
+    // Again and again: a launcher that has not started its ranks yet hands nothing on.
+    if (asked == SIGINT) kill(launcher, SIGUSR2);
+    if (asked == SIGTERM) kill(launcher, SIGALRM);
+  }
+}
+
+}  // namespace zeroshard::cli

@@ -1,0 +1,12 @@
+// Whether a run will be able to write what it is asked to, found out without writing.
+#pragma once
+
+#include "zeroshard/trainer/options.h"
+
+namespace zeroshard::cli {
+
+// --log, --trace and --out. Throws ConfigError where a path cannot be meant so, StorageError where
+// it may not be written.
+void check_outputs(const TrainOptions& options);
+
+}  // namespace zeroshard::cli

@@ -1,0 +1,247 @@
+#include "cli/train_arguments.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "zeroshard/trainer/token_file.h"
+
+namespace zeroshard::cli {
+namespace {
+
+// Far beyond any run, and sums and products of them still fit into 64 bits.
+constexpr std::uint64_t kMostSteps = 1'000'000'000'000;
+constexpr std::uint64_t kMostEpochs = 1'000'000;
+constexpr std::uint64_t kMostTokens = 1'000'000'000;
+constexpr std::uint64_t kMostSeed = std::numeric_limits<std::uint64_t>::max();
+
+constexpr std::array kFormats{TokenFormat::text, TokenFormat::u16, TokenFormat::u32};
+
+// All of the text, or nothing.
+template <typename Number>
+bool read_number(const std::string& text, Number& number) {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end;
+}
+
+CLI::Validator temperature() {
+  const auto check = [](std::string& text) -> std::string {
+    double number = 0;
+    if (read_number(text, number) && std::isfinite(number) && number >= 0) return {};
+    return fmt::format("expected a number of 0 or more, not \"{}\"", text);
+  };
+  return {check, "", "temperature"};
+}
+
+CLI::Validator device() {
+  const auto check = [](std::string& text) -> std::string {
+    constexpr std::string_view kNumbered = "cuda:";
+    std::uint16_t index = 0;
+    const bool numbered = text.starts_with(kNumbered) &&
+                          read_number(text.substr(kNumbered.size()), index) && index < 1024;
+    if (text == "cpu" || text == "cuda" || numbered) return {};
+    return fmt::format("expected cpu, cuda or cuda:N, not \"{}\"", text);
+  };
+  return {check, "", "device"};
+}
+
+CLI::Validator data_format() {
+  const auto check = [](std::string& text) -> std::string {
+    const auto has_name = [&](TokenFormat format) { return name_of(format) == text; };
+    if (std::ranges::any_of(kFormats, has_name)) return {};
+    return fmt::format("expected text, u16 or u32, not \"{}\"", text);
+  };
+  return {check, "", "format"};
+}
+
+CLI::Option* add_text(CLI::App& verb, const char* name, std::string& value, const char* help) {
+  return verb.add_option(name, value, help);
+}
+
+void add_data_options(CLI::App& verb, TrainOptions& options) {
+  verb.add_option("--data", options.data, "Files to learn from, one behind the other")
+      ->take_all()
+      ->type_name("FILE");
+  verb.add_option_function<std::string>(
+          "--data-format",
+          [&options](const std::string& word) {
+            options.format = *std::ranges::find(
+                kFormats, word, [](TokenFormat format) { return std::string(name_of(format)); });
+          },
+          "text: each byte is a token (default); u16, u32: little-endian token numbers")
+      ->type_name("text|u16|u32")
+      ->check(data_format());
+  CLI::Option* eval_data =
+      verb.add_option("--eval-data", options.eval_data, "Files for the validation loss")
+          ->take_all()
+          ->type_name("FILE");
+  verb.add_option("--eval-every", options.eval_every,
+                  "Steps between two validations (default: one at the end)")
+      ->type_name("N")
+      ->transform(whole_number(0, kMostSteps))
+      ->needs(eval_data);
+}
+
+void add_length_options(CLI::App& verb, TrainOptions& options) {
+  CLI::Option* steps =
+      verb.add_option("--steps", options.steps, "Updates in all, those before a resume included")
+          ->type_name("N")
+          ->transform(whole_number(1, kMostSteps));
+  verb.add_option("--epochs", options.epochs,
+                  "Or: how often to see all data (default: 1; 30 for a dense model)")
+      ->type_name("N")
+      ->transform(whole_number(1, kMostEpochs))
+      ->excludes(steps);
+}
+
+void add_seed(CLI::App& verb, std::uint64_t& seed, const char* help) {
+  verb.add_option("--seed", seed, help)->type_name("N")->transform(whole_number(0, kMostSeed));
+}
+
+// `--name=value` is one word, whatever the value begins with, and never the ":" that mpirun takes
+// for the beginning of another program. CLI11 reads `--name=` as if nothing were given.
+class Words {
+ public:
+  void add(const std::string& name, const std::string& value) {
+    if (!value.empty()) {
+      words_.push_back(name + "=" + value);
+    } else {
+      words_.insert(words_.end(), {name, value});
+    }
+  }
+
+  template <typename Value>
+  void add_unless(const std::string& name, const Value& value, const Value& usual) {
+    if (value == usual) return;
+    if constexpr (std::is_same_v<Value, std::string>) {
+      add(name, value);
+    } else if constexpr (std::is_same_v<Value, double>) {
+      // CLI11 reads a long double and rounds it again: the shortest text may miss the number.
+      add(name, fmt::format("{:.17g}", value));
+    } else {
+      add(name, fmt::format("{}", value));
+    }
+  }
+
+  template <typename Value>
+  void add_if_set(const std::string& name, const std::optional<Value>& value) {
+    if (value) add(name, fmt::format("{}", *value));
+  }
+
+  // To CLI11 a value of several in brackets is a list.
+  void add_files(const std::string& name, const std::vector<std::string>& files) {
+    for (const std::string& file : files) add(name, file.starts_with('[') ? "./" + file : file);
+  }
+
+  void add_word(std::string word) { words_.push_back(std::move(word)); }
+
+  std::vector<std::string> take() { return std::move(words_); }
+
+ private:
+  std::vector<std::string> words_;
+};
+
+}  // namespace
+
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t greatest) {
+  const auto check = [=](std::string& text) -> std::string {
+    std::uint64_t number = 0;
+    if (!read_number(text, number) || number < least || number > greatest) {
+      return fmt::format("expected a whole number from {} to {}, not \"{}\"", least, greatest,
+                         text);
+    }
+    text = std::to_string(number);
+    return {};
+  };
+  return {check, "", "whole number"};
+}
+
+void add_train_options(CLI::App& verb, TrainOptions& options) {
+  verb.option_defaults()->group("What");
+  add_text(verb, "--config", options.config, "ds_config.json (default: stage 0, all defaults)")
+      ->type_name("FILE");
+  verb.add_flag("--strict", options.strict, "Unknown keys of the config are errors");
+  add_text(verb, "--model", options.model,
+           "gpt:layers=4,... | dense:hidden=8 | config.json, or its folder (default: as --init, "
+           "else gpt:)")
+      ->type_name("SPEC");
+  add_text(verb, "--init", options.init, "Start from the weights in this folder")->type_name("DIR");
+  verb.option_defaults()->group("Data");
+  add_data_options(verb, options);
+  verb.option_defaults()->group("How");
+  add_length_options(verb, options);
+  add_seed(verb, options.seed, "For the first weights and the order of the data (default 42)");
+  add_text(verb, "--device", options.device, "Default: cuda where there is one")
+      ->type_name("cpu|cuda|cuda:N")
+      ->check(device());
+  verb.option_defaults()->group("Results");
+  add_text(verb, "--out", options.out, "Write the trained weights into this folder")
+      ->type_name("DIR");
+  add_text(verb, "--log", options.log, "Write one JSON object per step")->type_name("FILE.jsonl");
+  add_text(verb, "--trace", options.trace, "Write what ran when, for ui.perfetto.dev")
+      ->type_name("FILE");
+  verb.option_defaults()->group("Options");
+}
+
+void add_generate_options(CLI::App& verb, GenerateOptions& options) {
+  add_text(verb, "DIR", options.folder, "What train --out has written")->required()->type_name("");
+  add_text(verb, "--prompt", options.prompt, "Text to go on from (default: a line break)")
+      ->type_name("TEXT");
+  verb.add_option("--count", options.count, "New tokens (default 200)")
+      ->type_name("N")
+      ->transform(whole_number(1, kMostTokens));
+  verb.add_option("--temperature", options.temperature,
+                  "0: always the likeliest token; more is bolder (default 0.8)")
+      ->type_name("T")
+      ->check(temperature());
+  verb.add_option("--top-k", options.top_k, "Choose among the K likeliest tokens (default: all)")
+      ->type_name("K")
+      ->transform(whole_number(0, kMostTokens));
+  add_seed(verb, options.seed, "The same seed gives the same text (default 42)");
+}
+
+std::vector<std::string> words_of(const TrainOptions& options) {
+  const TrainOptions usual;
+  Words words;
+  words.add_unless("--config", options.config, usual.config);
+  if (options.strict) words.add_word("--strict");
+  words.add_unless("--model", options.model, usual.model);
+  words.add_unless("--init", options.init, usual.init);
+  words.add_files("--data", options.data);
+  words.add_unless("--data-format", std::string(name_of(options.format)),
+                   std::string(name_of(usual.format)));
+  words.add_files("--eval-data", options.eval_data);
+  words.add_unless("--eval-every", options.eval_every, usual.eval_every);
+  words.add_if_set("--steps", options.steps);
+  words.add_if_set("--epochs", options.epochs);
+  words.add_unless("--seed", options.seed, usual.seed);
+  words.add_unless("--device", options.device, usual.device);
+  words.add_unless("--out", options.out, usual.out);
+  words.add_unless("--log", options.log, usual.log);
+  words.add_unless("--trace", options.trace, usual.trace);
+  return words.take();
+}
+
+std::vector<std::string> words_of(const GenerateOptions& options) {
+  const GenerateOptions usual;
+  Words words;
+  words.add_unless("--prompt", options.prompt, usual.prompt);
+  words.add_unless("--count", options.count, usual.count);
+  words.add_unless("--temperature", options.temperature, usual.temperature);
+  words.add_unless("--top-k", options.top_k, usual.top_k);
+  words.add_unless("--seed", options.seed, usual.seed);
+  words.add_word("--");  // the folder may begin with a dash
+  words.add_word(options.folder);
+  return words.take();
+}
+
+}  // namespace zeroshard::cli

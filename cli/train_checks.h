@@ -1,0 +1,17 @@
+// What can be said against a run before anything is started. It needs no torch, so that a mistake
+// is one sentence after milliseconds, and not one per rank.
+#pragma once
+
+#include "zeroshard/trainer/options.h"
+
+namespace zeroshard::cli {
+
+// Prints the problems of the configuration file on stderr; false where one of them is an error.
+// All other mistakes are thrown: a ConfigError, or a StorageError where the disk says no. Nothing
+// is written, created or truncated.
+bool may_train(const TrainOptions& options, int ranks);
+
+// Throws ConfigError where the folder holds no model that could go on from the prompt.
+void check_generation(const GenerateOptions& options);
+
+}  // namespace zeroshard::cli

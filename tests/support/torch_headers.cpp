@@ -1,0 +1,2 @@
+// Nothing but the headers that this target precompiles for the torch tests.
+int main() {}

@@ -1,0 +1,18 @@
+// What a rank computes with.
+#pragma once
+
+#include <string>
+
+#include "zeroshard/comm/communicator.h"
+#include "zeroshard/device/device.h"
+
+namespace zeroshard {
+
+// "cpu", "cuda" (the host's GPU number `local_rank`, or one that several ranks share), "cuda:1";
+// empty: cuda where there is one. Loads torch's accelerators unless the CPU is asked for.
+Device choose_device(const std::string& wanted, int local_rank);
+
+// OMP_NUM_THREADS, else the usable CPUs divided by the ranks of this host. Collective.
+void choose_threads(Communicator& comm);
+
+}  // namespace zeroshard

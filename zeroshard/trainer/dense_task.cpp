@@ -1,0 +1,60 @@
+#include "zeroshard/trainer/dense_task.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include "zeroshard/base/error.h"
+#include "zeroshard/engine/tensors.h"
+
+namespace zeroshard {
+namespace {
+
+std::span<float> floats(const at::Tensor& tensor) {
+  return {tensor.mutable_data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
+}
+
+void refuse_unfit(const TrainOptions& options, const DenseOptions& model) {
+  if (!options.data.empty()) {
+    throw ConfigError({.what = "a dense network makes its own data, y = 2x + 1",
+                       .value = "--data " + options.data.front(),
+                       .remedy = "leave out --data, or train a gpt"});
+  }
+  if (model.inputs == 1 && model.outputs == 1) return;
+  throw ConfigError({.what = "its data has one number in and one out",
+                     .value = fmt::format("inputs={}, outputs={}", model.inputs, model.outputs),
+                     .remedy = "give dense:inputs=1,outputs=1"});
+}
+
+}  // namespace
+
+DenseTask::DenseTask(const TrainOptions& options, const DenseOptions& model)
+    : model_options_(model), data_({.seed = options.seed}) {
+  refuse_unfit(options, model);
+}
+
+torch::nn::Module& DenseTask::make_model(Device device) {
+  device_ = to_torch(device);
+  model_ = Dense(model_options_);
+  return *model_;
+}
+
+at::Tensor DenseTask::loss(std::span<const std::int64_t> samples) {
+  const auto rows = static_cast<std::int64_t>(samples.size());
+  const at::Tensor x = at::empty({rows, 1}), y = at::empty({rows, 1});
+  data_.fill(samples, floats(x), floats(y));
+  return model_->loss(x.to(device_), y.to(device_));
+}
+
+std::string DenseTask::sample(std::uint64_t) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::empty({2, 1});
+  floats(x)[0] = 0.0F;
+  floats(x)[1] = 1.0F;
+  const at::Tensor y = model_->forward(x.to(device_)).to(at::kCPU, at::kFloat);
+  const auto at = [&](int i) { return y[i][0].item<double>(); };
+  return fmt::format("f(0) = {:.3f} (the truth is 1), f(1) = {:.3f} (the truth is 3)\n", at(0),
+                     at(1));
+}
+
+}  // namespace zeroshard

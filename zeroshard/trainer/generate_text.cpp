@@ -1,0 +1,52 @@
+#include "zeroshard/trainer/generate_text.h"
+
+#include <cstdio>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "zeroshard/base/error.h"
+#include "zeroshard/checkpoint/model_folder.h"
+#include "zeroshard/models/generate.h"
+#include "zeroshard/models/initializer.h"
+#include "zeroshard/models/spec.h"
+#include "zeroshard/trainer/gpt_task.h"
+#include "zeroshard/trainer/weights.h"
+
+namespace zeroshard {
+namespace {
+
+GptOptions language_model_in(const std::string& folder) {
+  const ModelOptions model = read_model(folder);
+  if (const auto* gpt = std::get_if<GptOptions>(&model)) return *gpt;
+  throw ConfigError({.what = "only a language model generates text",
+                     .value = short_description(model),
+                     .remedy = "give a folder with a gpt"});
+}
+
+std::vector<std::int64_t> bytes_of_text(const std::string& text) {
+  std::vector<std::int64_t> tokens;
+  for (const char each : text) tokens.push_back(static_cast<unsigned char>(each));
+  return tokens;
+}
+
+}  // namespace
+
+int generate_text(const GenerateOptions& options) {
+  const GptOptions model_options = language_model_in(options.folder);
+  const ModelFolder folder = ModelFolder::open(options.folder);
+  Gpt model(model_options);
+  check_weights(folder, *model);
+  fill_parameters(*model, weights_from(folder));
+  const auto tokens = generate(*model, bytes_of_text(options.prompt),
+                               {.count = options.count,
+                                .temperature = options.temperature,
+                                .top_k = options.top_k,
+                                .seed = options.seed});
+  fmt::print("{}{}\n", options.prompt, text_of(tokens, model_options.vocabulary));
+  std::fflush(stdout);
+  return 0;
+}
+
+}  // namespace zeroshard

@@ -1,0 +1,116 @@
+#include "zeroshard/trainer/gpt_task.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include "zeroshard/base/error.h"
+#include "zeroshard/engine/tensors.h"
+#include "zeroshard/models/generate.h"
+#include "zeroshard/trainer/batches.h"
+#include "zeroshard/trainer/evaluation.h"
+
+namespace zeroshard {
+namespace {
+
+constexpr std::int64_t kBytes = 256;
+constexpr std::int64_t kSampleTokens = 240;
+
+DataOptions data_options(const TrainOptions& options, const GptOptions& model,
+                         const std::vector<std::string>& files) {
+  if (options.format == TokenFormat::text && model.vocabulary < kBytes) {
+    throw ConfigError({.what = "text needs a vocabulary of 256, one token for each byte",
+                       .value = fmt::format("vocab={}", model.vocabulary),
+                       .remedy = "leave out vocab, or give token files with --data-format"});
+  }
+  return {.files = files,
+          .format = options.format,
+          .vocabulary = model.vocabulary,
+          .sequence_length = model.sequence};
+}
+
+DataOptions training_data(const TrainOptions& options, const GptOptions& model) {
+  if (options.data.empty()) {
+    throw ConfigError(
+        {.what = "there is nothing to train on", .remedy = "give one or more files with --data"});
+  }
+  return data_options(options, model, options.data);
+}
+
+std::span<std::int64_t> numbers(const at::Tensor& tensor) {
+  return {tensor.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(tensor.numel())};
+}
+
+}  // namespace
+
+GptTask::GptTask(const TrainOptions& options, const GptOptions& model)
+    : model_options_(model), files_(training_data(options, model)) {
+  if (!options.eval_data.empty()) {
+    evaluation_.emplace(data_options(options, model, options.eval_data));
+  }
+}
+
+torch::nn::Module& GptTask::make_model(Device device) {
+  device_ = to_torch(device);
+  model_ = Gpt(model_options_);
+  return *model_;
+}
+
+GptTask::Batch GptTask::read(const TokenFiles& files, std::span<const std::int64_t> samples) const {
+  const auto rows = static_cast<std::int64_t>(samples.size());
+  Batch batch{at::empty({rows, model_options_.sequence}, at::kLong),
+              at::empty({rows, model_options_.sequence}, at::kLong)};
+  fill_batch(files, samples, numbers(batch.inputs), numbers(batch.targets));
+  return batch;
+}
+
+at::Tensor GptTask::loss(std::span<const std::int64_t> samples) {
+  const Batch batch = read(files_, samples);
+  return model_->loss(batch.inputs.to(device_), batch.targets.to(device_));
+}
+
+std::optional<double> GptTask::evaluate(Communicator& comm, std::int64_t rows_per_rank) {
+  if (!evaluation_) return std::nullopt;
+  const at::NoGradGuard no_grad;
+  const EvaluationPlan plan(
+      evaluation_->sample_count(),
+      {.rows_per_rank = rows_per_rank, .rank = comm.rank(), .world_size = comm.world_size()});
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < plan.batch_count(); ++i) {
+    const EvaluationBatch rows = plan.batch(i);
+    const Batch batch = read(*evaluation_, rows.samples);
+    std::int64_t counted = 0;
+    for (std::size_t row = 0; row < rows.counts.size(); ++row) {
+      counted += rows.counts[row];
+      if (rows.counts[row] == 0) batch.targets[static_cast<std::int64_t>(row)] = kIgnoredTarget;
+    }
+    const at::Tensor mean = model_->loss(batch.inputs.to(device_), batch.targets.to(device_));
+    if (counted > 0) sum += mean.item<double>() * static_cast<double>(counted);
+  }
+  auto total = static_cast<float>(sum);
+  comm.all_reduce({&total, 1, DType::fp32}, ReduceOp::sum, "evaluation").wait();
+  return total / static_cast<double>(plan.sample_count());
+}
+
+std::string GptTask::sample(std::uint64_t seed) {
+  const std::vector<std::int64_t> prompt{model_options_.vocabulary > '\n' ? '\n' : 0};
+  return text_of(generate(*model_, prompt,
+                          {.count = kSampleTokens, .temperature = 0.7, .top_k = 40, .seed = seed}),
+                 model_options_.vocabulary);
+}
+
+std::string text_of(const std::vector<std::int64_t>& tokens, std::int64_t vocabulary) {
+  std::string text;
+  for (const std::int64_t token : tokens) {
+    if (vocabulary != kBytes) {
+      text += fmt::format("{} ", token);
+    } else if (token == '\n' || token == '\t' || (token >= ' ' && token < 127)) {
+      text += static_cast<char>(token);
+    } else {
+      text += fmt::format("\\x{:02x}", token);
+    }
+  }
+  return text;
+}
+
+}  // namespace zeroshard

@@ -1,0 +1,41 @@
+// A language model on token files.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "zeroshard/models/gpt.h"
+#include "zeroshard/trainer/task.h"
+#include "zeroshard/trainer/token_file.h"
+
+namespace zeroshard {
+
+class GptTask final : public TrainingTask {
+ public:
+  GptTask(const TrainOptions& options, const GptOptions& model);
+
+  std::int64_t sample_count() const override { return files_.sample_count(); }
+  std::int64_t tokens_per_sample() const override { return model_options_.sequence; }
+  torch::nn::Module& make_model(Device device) override;
+  at::Tensor loss(std::span<const std::int64_t> samples) override;
+  std::optional<double> evaluate(Communicator& comm, std::int64_t rows_per_rank) override;
+  std::string sample(std::uint64_t seed) override;
+
+ private:
+  struct Batch {
+    at::Tensor inputs, targets;
+  };
+  Batch read(const TokenFiles& files, std::span<const std::int64_t> samples) const;
+
+  const GptOptions model_options_;
+  const TokenFiles files_;
+  std::optional<TokenFiles> evaluation_;
+  at::Device device_ = at::kCPU;
+  Gpt model_ = nullptr;
+};
+
+// Tokens as text where they are bytes, else their numbers. What a terminal would not show is
+// escaped.
+std::string text_of(const std::vector<std::int64_t>& tokens, std::int64_t vocabulary);
+
+}  // namespace zeroshard

@@ -1,0 +1,20 @@
+// Bytes of a rank, planned and held, as a table for people.
+#pragma once
+
+#include <string>
+
+#include "zeroshard/planner/footprint.h"
+#include "zeroshard/tier/state_memory.h"
+
+namespace zeroshard {
+
+// "parameters 1.2 MB, gradients ..., in all ...", before anything is allocated.
+std::string planned_line(const Footprint& plan);
+
+// One row per category: planned, and the most that was held.
+std::string planned_and_measured(const Footprint& plan, const MemoryLedger& ledger);
+
+// The most that this process has had in physical memory, all libraries included; 0 if not known.
+std::int64_t peak_resident_bytes();
+
+}  // namespace zeroshard

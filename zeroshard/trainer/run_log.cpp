@@ -1,0 +1,128 @@
+#include "zeroshard/trainer/run_log.h"
+
+#include <array>
+#include <string>
+
+#include "zeroshard/base/env.h"
+#include "zeroshard/base/log.h"
+#include "zeroshard/trainer/memory_table.h"
+
+namespace zeroshard {
+namespace {
+
+constexpr std::int64_t kStepsPerLine = 10;
+
+std::optional<std::size_t> terminal_columns() {
+  const auto columns = env_integer(EnvVar::kTerminalColumns);
+  if (!columns || *columns <= 0) return std::nullopt;
+  return static_cast<std::size_t>(*columns);
+}
+
+JsonObject memory_on(const MemoryLedger& ledger, Tier tier) {
+  JsonObject bytes;
+  for (const Category category : kCategories) {
+    bytes.add(name_of(category), ledger.bytes(category, tier));
+  }
+  return bytes;
+}
+
+// What was sent since, by operation.
+JsonObject sent_since(const TrafficLedger::Entries& before, const TrafficLedger::Entries& now) {
+  std::array<std::int64_t, 5> bytes{};
+  for (const auto& [key, entry] : now) {
+    const auto found = before.find(key);
+    const std::int64_t had = found == before.end() ? 0 : found->second.bytes;
+    bytes.at(static_cast<std::size_t>(key.first)) += entry.bytes - had;
+  }
+  JsonObject sent;
+  for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter,
+                                    Operation::all_reduce, Operation::broadcast}) {
+    sent.add(name_of(operation), bytes.at(static_cast<std::size_t>(operation)));
+  }
+  return sent;
+}
+
+double seconds_since_epoch() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+}  // namespace
+
+RunLog::RunLog(const TrainOptions& options, const RunSettings& run, Core& core)
+    : core_(core),
+      scales_loss_(run.config.precision.fp16.enabled),
+      progress_({.total_steps = run.steps,
+                 .steps_per_line = run.config.monitor.steps_per_print.value_or(kStepsPerLine),
+                 .columns = terminal_columns()}),
+      monitor_(run.config.monitor),
+      steps_per_print_(run.config.monitor.steps_per_print.value_or(kStepsPerLine)) {
+  if (!options.log.empty()) lines_.emplace(options.log);
+  if (run.config.monitor.wall_clock_breakdown) breakdown_.emplace();
+}
+
+void RunLog::step(const StepRecord& record) {
+  const auto now = std::chrono::steady_clock::now();
+  const double seconds = std::chrono::duration<double>(now - last_).count();
+  last_ = now;
+  if (!record.result.applied) ++skipped_;
+  if (lines_) write_line(record, seconds);
+  if (monitor_.enabled()) write_series(record);
+  progress_.update({.step = record.step,
+                    .loss = record.loss,
+                    .tokens_per_step = static_cast<double>(record.tokens),
+                    .memory_bytes = core_.memory().total(Tier::device)});
+  if (!breakdown_) return;
+  breakdown_->end_step();
+  if (steps_per_print_ > 0 && record.step % steps_per_print_ == 0) write_breakdown(record);
+}
+
+void RunLog::write_line(const StepRecord& record, double seconds) {
+  TrafficLedger::Entries traffic = core_.traffic().entries();
+  lines_->write(JsonObject()
+                    .add("step", record.step)
+                    .add("loss", record.loss)
+                    .add("grad_norm", record.result.gradient_norm)
+                    .add("lr", record.lr)
+                    .add("loss_scale", record.result.loss_scale)
+                    .add("skipped", !record.result.applied)
+                    .add("tokens_per_s", static_cast<double>(record.tokens) / seconds)
+                    .add("step_ms", seconds * 1e3)
+                    .add("samples", record.samples)
+                    .add("time", seconds_since_epoch())
+                    .add("device_bytes", memory_on(core_.memory(), Tier::device))
+                    .add("host_bytes", memory_on(core_.memory(), Tier::host))
+                    .add("sent_bytes", sent_since(traffic_, traffic))
+                    .add("peak_rss_bytes", peak_resident_bytes()));
+  traffic_ = std::move(traffic);
+}
+
+void RunLog::write_series(const StepRecord& record) {
+  monitor_.write(record.samples,
+                 {{tags::kTrainLoss, record.loss}, {tags::kLearningRate, record.lr}});
+  if (scales_loss_) {
+    monitor_.write(record.samples, {{tags::kLossScale, record.result.loss_scale}});
+  }
+}
+
+// Where the time went since it was last said.
+void RunLog::write_breakdown(const StepRecord& record) {
+  const WallClockReading reading = breakdown_->take();
+  progress_.clear();
+  log_info("step {}: {}", record.step, wall_clock_line(reading));
+  if (!monitor_.enabled()) return;
+  for (const WallClockTime& time : reading.times) {
+    const std::string tag = "Train/Samples/elapsed_time_ms_" + time.name;
+    monitor_.write(record.samples, {{tag, time.ms_per_step}});
+  }
+}
+
+void RunLog::evaluation(std::int64_t step, std::int64_t samples, double loss) {
+  progress_.clear();
+  log_info("step {}: evaluation loss {:.4f}", step, loss);
+  if (lines_) lines_->write(JsonObject().add("step", step).add("eval_loss", loss));
+  if (monitor_.enabled()) monitor_.write(samples, {{"Eval/loss", loss}});
+  last_ = std::chrono::steady_clock::now();  // it is no step's time
+}
+
+}  // namespace zeroshard

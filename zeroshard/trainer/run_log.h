@@ -1,0 +1,56 @@
+// What a run tells the world, step by step: the progress line, the log, TensorBoard and CSV files.
+// Rank 0 makes one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "zeroshard/engine/core.h"
+#include "zeroshard/monitor/json_lines.h"
+#include "zeroshard/monitor/monitor.h"
+#include "zeroshard/monitor/progress.h"
+#include "zeroshard/monitor/wall_clock.h"
+#include "zeroshard/trainer/run_settings.h"
+
+namespace zeroshard {
+
+struct StepRecord {
+  std::int64_t step = 0;  // done, this one included
+  double loss = 0.0;      // mean over ranks and micro-steps
+  double lr = 0.0;
+  StepResult result = {};
+  std::int64_t samples = 0;  // trained on so far
+  std::int64_t tokens = 0;   // of this step
+};
+
+class RunLog {
+ public:
+  // Opens all files, so that a wrong path is an error before the first step.
+  RunLog(const TrainOptions& options, const RunSettings& run, Core& core);
+
+  void step(const StepRecord& record);
+  void evaluation(std::int64_t step, std::int64_t samples, double loss);
+  // Before other output to the terminal.
+  void clear() { progress_.clear(); }
+  WallClock* clock() { return breakdown_ ? &*breakdown_ : nullptr; }
+  std::int64_t skipped() const { return skipped_; }
+
+ private:
+  void write_line(const StepRecord& record, double seconds);
+  void write_series(const StepRecord& record);
+  void write_breakdown(const StepRecord& record);
+
+  Core& core_;
+  const bool scales_loss_;
+  Progress progress_;
+  Monitor monitor_;
+  std::optional<JsonLines> lines_;
+  std::optional<WallClock> breakdown_;
+  std::int64_t steps_per_print_;
+  std::int64_t skipped_ = 0;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  TrafficLedger::Entries traffic_ = {};
+};
+
+}  // namespace zeroshard

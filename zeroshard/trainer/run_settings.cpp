@@ -1,0 +1,164 @@
+#include "zeroshard/trainer/run_settings.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "zeroshard/base/error.h"
+#include "zeroshard/config/read.h"
+#include "zeroshard/models/shapes.h"
+#include "zeroshard/models/spec.h"
+
+namespace zeroshard {
+namespace {
+
+constexpr std::int64_t kDefaultMicroBatch = 8;
+constexpr std::int64_t kDefaultDenseBatch = 4;  // of all ranks: 1,000 samples are few
+
+bool is_dense(const RunSettings& run) { return std::holds_alternative<DenseOptions>(run.model); }
+
+bool says(const config::ReadResult& read, std::string_view key) {
+  const auto found = read.provenance.find(key);
+  return found != read.provenance.end() && found->second.source != config::Source::automatic;
+}
+
+config::ReadResult read_config_of(const TrainOptions& options, int world_size) {
+  if (options.config.empty()) return config::read_config("{}");
+  const config::ReadOptions how{.strict = options.strict, .world_size = world_size};
+  config::load_config(options.config, how);  // throws all errors of the file as one
+  return config::read_config_file(options.config, how);
+}
+
+void choose_optimizer(RunSettings& run) {
+  if (run.config.optimizer) return;
+  AdamOptions adam{.weight_decay = 0.01};
+  if (is_dense(run)) adam.weight_decay = 0.0;  // towards what is not the truth
+  run.config.optimizer = adam;
+  run.assumed.push_back(
+      fmt::format("no optimizer: AdamW, lr {}, weight decay {}", adam.lr, adam.weight_decay));
+}
+
+void choose_precision(RunSettings& run, const config::ReadResult& read, bool has_accelerator) {
+  if (says(read, "bf16.enabled") || says(read, "fp16.enabled")) return;
+  run.config.precision.bf16.enabled = has_accelerator;
+  run.config.precision.fp16.enabled = false;
+  run.assumed.push_back(has_accelerator ? "no precision: bf16 with fp32 master, on a GPU"
+                                        : "no precision: fp32, on a CPU");
+}
+
+void choose_batch(RunSettings& run, int world_size) {
+  config::SolvedBatch solved = config::solve_batch(run.config.batch, world_size);
+  if (solved.sizes) {
+    run.batch = *solved.sizes;
+    return;
+  }
+  if (!solved.what.empty()) throw ConfigError({.what = solved.what, .remedy = solved.remedy});
+  const std::int64_t micro = is_dense(run)
+                                 ? std::max<std::int64_t>(kDefaultDenseBatch / world_size, 1)
+                                 : kDefaultMicroBatch;
+  run.config.batch.micro_per_rank = micro;
+  run.batch = *config::solve_batch(run.config.batch, world_size).sizes;
+  run.assumed.push_back(
+      fmt::format("no batch size: {} per rank, {} in all", micro, run.batch.train));
+}
+
+std::int64_t steps_of(const RunSettings& run, const RunFacts& facts, std::int64_t epochs) {
+  const std::int64_t full = facts.sample_count / run.batch.train;
+  const bool rest = facts.sample_count % run.batch.train != 0 && !run.config.batch.drop_last;
+  return std::max<std::int64_t>(epochs * (full + (rest ? 1 : 0)), 1);
+}
+
+void choose_steps(RunSettings& run, const TrainOptions& options, const RunFacts& facts) {
+  if (options.steps) {
+    run.steps = *options.steps;
+    return;
+  }
+  const std::int64_t epochs = options.epochs.value_or(is_dense(run) ? 30 : 1);
+  run.steps = steps_of(run, facts, epochs);
+  if (options.epochs) return;
+  run.assumed.push_back(fmt::format("no --steps: {} epoch{}, which is {} steps", epochs,
+                                    epochs == 1 ? "" : "s", run.steps));
+}
+
+// A schedule needs to know where it ends.
+void choose_schedule_length(RunSettings& run) {
+  if (!run.config.scheduler) return;
+  const auto set = [&](auto& schedule) {
+    if constexpr (requires { schedule.total_num_steps; }) {
+      if (schedule.total_num_steps > 0) return;
+      schedule.total_num_steps = run.steps;
+      run.assumed.push_back(fmt::format("no total_num_steps: all {} steps", run.steps));
+    }
+  };
+  std::visit(set, *run.config.scheduler);
+}
+
+// Every key that the file left at "auto" and has a value here by now.
+void name_automatic(RunSettings& run, const config::ReadResult& read) {
+  for (const auto& [key, origin] : read.provenance) {
+    if (origin.source != config::Source::automatic) continue;
+    run.assumed.push_back(fmt::format("{} is \"auto\": what is written here, or its default", key));
+  }
+}
+
+void refuse_what_is_not_done(RunSettings& run) {
+  Config& config = run.config;
+  if (config.zero.delayed_update) {
+    throw ConfigError({.what = "zeroshard.delayed_update belongs to offload",
+                       .value = "true",
+                       .remedy = "leave it out: this version trains without offload"});
+  }
+  if (config.offload.optimizer != Tier::device || config.offload.parameters != Tier::device) {
+    run.warnings.emplace_back(
+        "offload_optimizer and offload_param are not in this version: all states stay on the "
+        "device, with the same results");
+    config.offload = {};
+  }
+  if (config.zero.device_budget_bytes || config.zero.host_budget_bytes) {
+    run.warnings.emplace_back("device_budget and host_budget have no effect without offload");
+    config.zero.device_budget_bytes = config.zero.host_budget_bytes = std::nullopt;
+  }
+  if (config.zero.speculative_update) {
+    run.warnings.emplace_back("speculative_update has no effect without offload");
+    config.zero.speculative_update = std::nullopt;
+  }
+}
+
+}  // namespace
+
+ModelOptions model_of(const TrainOptions& options) {
+  if (!options.model.empty()) return read_model(options.model);
+  return read_model(options.init.empty() ? "gpt:" : options.init);
+}
+
+RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts) {
+  const config::ReadResult read = read_config_of(options, facts.world_size);
+  RunSettings run{.config = read.config, .model = model_of(options)};
+  if (options.config.empty()) run.assumed.emplace_back("no --config: stage 0, all defaults");
+  if (options.model.empty() && options.init.empty()) {
+    run.assumed.push_back("no --model: " + short_description(run.model));
+  }
+  choose_optimizer(run);
+  choose_precision(run, read, facts.has_accelerator);
+  choose_batch(run, facts.world_size);
+  choose_steps(run, options, facts);
+  choose_schedule_length(run);
+  name_automatic(run, read);
+  refuse_what_is_not_done(run);
+  return run;
+}
+
+ModelLayout layout_of(const RunSettings& run, int world_size) {
+  const std::vector<UnitShapes> shapes = unit_shapes(run.model, run.config.precision.model());
+  std::vector<UnitLayout> units;
+  for (const UnitShapes& unit : shapes) {
+    if (!unit.parameters.empty()) units.emplace_back(unit.name, unit.parameters, world_size);
+  }
+  const bool has_root = !shapes.front().parameters.empty();
+  return ModelLayout(std::move(units), has_root ? std::optional<std::size_t>(0) : std::nullopt);
+}
+
+}  // namespace zeroshard

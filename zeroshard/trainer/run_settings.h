@@ -1,0 +1,41 @@
+// All that a training run needs to know, decided before anything is allocated. What neither the
+// configuration nor the command line says gets a default, and the run says which.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "zeroshard/config/batch_size.h"
+#include "zeroshard/config/config.h"
+#include "zeroshard/layout/unit_layout.h"
+#include "zeroshard/models/options.h"
+#include "zeroshard/trainer/options.h"
+
+namespace zeroshard {
+
+struct RunFacts {
+  int world_size = 1;
+  bool has_accelerator = false;
+  std::int64_t sample_count = 0;
+};
+
+struct RunSettings {
+  Config config;  // with an optimizer, a precision, and nothing that this version does not do
+  ModelOptions model;
+  config::BatchSizes batch = {};
+  std::int64_t steps = 0;
+  std::vector<std::string> assumed = {};   // what nobody said and was chosen
+  std::vector<std::string> warnings = {};  // what was said and is not done
+};
+
+// The model that is asked for; without one that of `init`, else gpt with its defaults.
+ModelOptions model_of(const TrainOptions& options);
+
+// Throws ConfigError where the configuration cannot be run.
+RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts);
+
+// What the engine will lay out, for the planner.
+ModelLayout layout_of(const RunSettings& run, int world_size);
+
+}  // namespace zeroshard

@@ -1,0 +1,116 @@
+#include "zeroshard/trainer/weights.h"
+
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "zeroshard/base/error.h"
+#include "zeroshard/base/half.h"
+#include "zeroshard/checkpoint/write_folder.h"
+#include "zeroshard/engine/tensors.h"
+#include "zeroshard/models/spec.h"
+
+namespace zeroshard {
+namespace {
+
+std::vector<TensorEntry> entries_of(const Core& core) {
+  std::vector<TensorEntry> entries;
+  for (std::size_t i = 0; i < core.units(); ++i) {
+    for (const NamedParameter& parameter : core.unit(i).parameters()) {
+      entries.push_back({.name = parameter.name,
+                         .dtype = dtype_of(parameter.tensor, parameter.name),
+                         .shape = parameter.tensor.sizes().vec()});
+    }
+  }
+  return entries;
+}
+
+// What rank 0 writes into; the others only take part in the gathers.
+struct Output {
+  Output(const std::string& folder, const Core& core)
+      : whole(folder), tensors(whole.folder() / kModelFile, entries_of(core), {{"format", "pt"}}) {}
+
+  void write(const std::string& name, const at::Tensor& full) {
+    const at::Tensor values = full.to(at::kCPU).contiguous();
+    tensors.write(name, {static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()});
+  }
+
+  FolderWriter whole;
+  SafetensorsWriter tensors;
+};
+
+float widened(const std::byte* at, DType dtype) {
+  if (dtype == DType::fp32) {
+    float value = 0;
+    std::memcpy(&value, at, sizeof(value));
+    return value;
+  }
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, at, sizeof(bits));
+  return dtype == DType::bf16 ? bf16_to_fp32(bits) : fp16_to_fp32(bits);
+}
+
+void refuse_integers(const TensorEntry& entry) {
+  if (entry.dtype == DType::fp32 || entry.dtype == DType::bf16 || entry.dtype == DType::fp16) {
+    return;
+  }
+  throw ConfigError({.what = "weights are not floating point",
+                     .value = fmt::format("{} is {}", entry.name, name_of(entry.dtype))});
+}
+
+void check_entries(const ModelFolder& folder, const std::vector<TensorEntry>& wanted) {
+  for (const TensorEntry& entry : wanted) {
+    const TensorEntry& stored = folder.entry(entry.name);
+    refuse_integers(stored);
+    if (stored.shape == entry.shape) continue;
+    throw ConfigError(
+        {.what = "the weights are of another model",
+         .value = fmt::format("{} is [{}], the model wants [{}]", entry.name,
+                              fmt::join(stored.shape, ", "), fmt::join(entry.shape, ", ")),
+         .remedy = "leave out --model to take the folder's own"});
+  }
+}
+
+}  // namespace
+
+void write_weights(Engine& engine, Communicator& comm, const ModelOptions& model,
+                   const std::string& folder) {
+  std::optional<Output> output;
+  if (comm.rank() == 0) output.emplace(folder, engine.core());
+  engine.visit_parameters([&](const std::string& name, const at::Tensor& full) {
+    if (output) output->write(name, full);
+  });
+  if (!output) return;
+  output->tensors.finish();
+  write_text_file(output->whole.folder() / "config.json", to_json(model));
+  output->whole.finish();
+}
+
+ParameterFiller weights_from(const ModelFolder& folder) {
+  return [&folder](const std::string& name, const Span& elements, float* values) {
+    const TensorEntry& entry = folder.entry(name);
+    const auto width = static_cast<std::uint64_t>(bytes_of(entry.dtype));
+    std::vector<std::byte> bytes(static_cast<std::size_t>(elements.size()) * width);
+    folder.read(name, static_cast<std::uint64_t>(elements.begin()) * width, bytes);
+    for (std::int64_t i = 0; i < elements.size(); ++i) {
+      values[i] = widened(bytes.data() + static_cast<std::uint64_t>(i) * width, entry.dtype);
+    }
+  };
+}
+
+void check_weights(const ModelFolder& folder, const Core& core) {
+  check_entries(folder, entries_of(core));
+}
+
+void check_weights(const ModelFolder& folder, const torch::nn::Module& model) {
+  std::vector<TensorEntry> entries;
+  for (const auto& parameter : model.named_parameters()) {
+    entries.push_back({.name = parameter.key(), .shape = parameter.value().sizes().vec()});
+  }
+  check_entries(folder, entries);
+}
+
+}  // namespace zeroshard
