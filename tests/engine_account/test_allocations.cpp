@@ -1,7 +1,10 @@
 // The ledger against the allocator. Each measurement runs in a process of its own, as one rank
 // among several that nobody else plays: what a rank allocates does not depend on what it receives.
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -16,12 +19,16 @@ namespace {
 // The other ranks are mirrors of this one.
 class LonelyCommunicator final : public Communicator {
  public:
-  explicit LonelyCommunicator(int world_size) : world_size_(world_size) {}
+  // `look` is called in every gather and reduction: in forward, in backward and in the step.
+  explicit LonelyCommunicator(
+      int world_size, std::function<void()> look = [] {})
+      : world_size_(world_size), look_(std::move(look)) {}
 
   int rank() const override { return world_size_ - 1; }
   int world_size() const override { return world_size_; }
 
   Handle all_gather_into(const std::vector<GatherPair>& pairs, const std::string&) override {
+    look_();
     for (const GatherPair& pair : pairs) {
       const auto bytes = static_cast<std::size_t>(pair.in.bytes());
       for (int i = 0; i < world_size_; ++i) {
@@ -33,6 +40,7 @@ class LonelyCommunicator final : public Communicator {
   }
   Handle reduce_scatter_into(const std::vector<ReducePair>& pairs, const ReduceOptions&,
                              const std::string&) override {
+    look_();
     for (const ReducePair& pair : pairs) {
       if (pair.in.dtype != pair.out.dtype) continue;
       std::memmove(pair.out.data,
@@ -45,11 +53,12 @@ class LonelyCommunicator final : public Communicator {
   Handle broadcast(const Piece&, int, const std::string&) override { return {}; }
   Handle barrier(const std::string&) override { return {}; }
   std::unique_ptr<Communicator> make_sibling() override {
-    return std::make_unique<LonelyCommunicator>(world_size_);
+    return std::make_unique<LonelyCommunicator>(world_size_, look_);
   }
 
  private:
   const int world_size_;
+  const std::function<void()> look_;
 };
 
 double allocated() {
@@ -84,7 +93,8 @@ void measure(int stage, int ranks, DType dtype) {
                                   << name_of(dtype));
   const RunPlan plan = large_plan(stage, ranks, dtype);
   warm_up(plan, dtype);
-  LonelyCommunicator comm(ranks);
+  std::function<void()> look = [] {};
+  LonelyCommunicator comm(ranks, [&] { look(); });
   const double before = allocated();
   Model model(plan.shape);
   set_parameters(*model, 1);
@@ -93,8 +103,22 @@ void measure(int stage, int ranks, DType dtype) {
     return static_cast<double>(engine.core().memory().total(Tier::device));
   };
   expect_close(allocated() - before, ledger(), "when the engine is made");
+  // Autograd's own: one gradient on its way to the engine.
+  double gradient = 0.0;
+  for (const torch::Tensor& parameter : model->parameters()) {
+    gradient = std::max(gradient, static_cast<double>(parameter.nbytes()));
+  }
+  int looks = 0;
+  look = [&] {
+    ++looks;
+    const double measured = allocated() - before;
+    EXPECT_GE(measured, 0.98 * ledger()) << "while it trains";
+    EXPECT_LE(measured - gradient, 1.02 * ledger()) << "while it trains";
+  };
   for (int step = 0; step < 2; ++step) train_step(plan, model, engine, step);
   engine.finish();
+  look = [] {};
+  EXPECT_GE(looks, ranks > 1 ? 4 : 0);  // with one rank nothing is called
   expect_close(allocated() - before, ledger(), "after two steps");
   const Footprint planned = footprint(layout_of(engine.core()), footprint_options_of(plan.options));
   EXPECT_EQ(ledger(), static_cast<double>(planned.total(Tier::device)));

@@ -143,7 +143,10 @@ StepOutcome Trainer::agree(double loss_sum, const StepResult& result) {
   StepOutcome outcome{.loss = static_cast<double>(all[0]) / parts, .result = result};
   if (all[1] > 0) outcome.signal = SIGINT;
   if (all[2] > 0) outcome.signal = SIGTERM;
-  if (outcome.signal == 0 && all[3] > 0) outcome.signal = SIGUSR1;
+  // Ranks hear of one request in different steps, one apart at most.
+  const bool asks = all[3] > 0;
+  const bool asked_before = std::exchange(checkpoint_asked_, asks);
+  if (outcome.signal == 0 && asks && !asked_before) outcome.signal = SIGUSR1;
   return outcome;
 }
 

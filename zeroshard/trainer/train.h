@@ -63,7 +63,8 @@ class Trainer {
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<Engine> engine_;
   std::optional<RunLog> log_;
-  std::int64_t updates_ = 0;  // applied
+  std::int64_t updates_ = 0;       // applied
+  bool checkpoint_asked_ = false;  // in the step before
 };
 
 // The whole of it on this rank, from the environment's launcher to the exit code.
