@@ -14,7 +14,7 @@ help:  ## list these verbs
 demo: build  ## set up, build, and train a small model on two ranks (first time: about 15 minutes)
 	@tools/demo.sh
 
-test:  ## set up, build, and run every test but the slow ones (first time: about 25 minutes)
+test:  ## set up, build, and run every test but the slow ones (first time: about 30 minutes)
 	@tools/test.sh full
 
 test-slow:  ## run the tests labelled slow

@@ -12,16 +12,21 @@ run() {  # prints the command as a user would type it, then its output
 
 cat >"$folder/ds_config.json" <<'JSON'
 {
-  "train_micro_batch_size_per_gpu": 8,
-  "optimizer": {"type": "AdamW", "params": {"lr": 3e-3, "betas": [0.9, 0.95], "weight_decay": 0.05}},
-  "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 220, "warmup_num_steps": 20}},
-  "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0},
-  "steps_per_print": 20
+  "train_micro_batch_size_per_gpu": 4,
+  "optimizer": {"type": "AdamW", "params": {"lr": 2e-3, "betas": [0.9, 0.95], "weight_decay": 0.05}},
+  "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 1000, "warmup_num_steps": 50}},
+  "zero_optimization": {
+    "stage": 3,
+    "reduce_bucket_size": 2e5,
+    "stage3_prefetch_bucket_size": 0,
+    "stage3_param_persistence_threshold": 0
+  },
+  "steps_per_print": 100
 }
 JSON
 sed 's/"stage": 3/"stage": 0/' "$folder/ds_config.json" >"$folder/stage0.json"
 cat zeroshard/*/*.h zeroshard/*/*.cpp >"$folder/sources.txt"
-model=gpt:layers=4,hidden=160,heads=5,seq=128
+model=gpt:layers=4,hidden=128,heads=4,seq=64,positions=rotary,norm=rms,activation=swiglu
 
 echo "How much memory does each rank need? 7.5 billion parameters on 64 ranks, stage by stage."
 run plan --params 7.5e9 --world-size 64
@@ -36,7 +41,7 @@ grep -A 7 'per rank  ' "$folder/stage0.txt"
 
 echo; echo "The same at stage 3, for longer: a model of bytes learns our own $(wc -c <"$folder/sources.txt") bytes of C++."
 run train --ranks 2 --config "$folder/ds_config.json" --model $model --data "$folder/sources.txt" \
-  --steps 220 --device cpu --out "$folder/model"
+  --steps 1000 --device cpu --out "$folder/model"
 
 echo; echo "And what does it say after a prompt?"
 run generate "$folder/model" --prompt 'void Core::' --count 160 --temperature 0.5
