@@ -4,7 +4,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <initializer_list>
 #include <system_error>
 
 #include <fcntl.h>
@@ -14,19 +13,13 @@
 #include <unistd.h>
 
 #include "cli/process.h"
+#include "cli/signal_set.h"
 #include "zeroshard/base/error.h"
 
 namespace zeroshard::cli {
 namespace {
 
 constexpr timespec kAskAgain{.tv_sec = 0, .tv_nsec = 300'000'000};
-
-sigset_t set_of(std::initializer_list<int> signals) {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : signals) sigaddset(&set, signal);
-  return set;
-}
 
 // Their own standard error is a pipe; this one may be a terminal.
 void tell_terminal_width() {

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <initializer_list>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "cli/process.h"
+#include "cli/signal_set.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/rank.h"
 
@@ -33,13 +33,6 @@ constexpr milliseconds kForOthersToEnd{500};
 constexpr milliseconds kToEndByItself{300};
 constexpr int kForLauncherToEnd = 5000;  // ms
 constexpr timespec kLookEvery{.tv_sec = 0, .tv_nsec = 200'000'000};
-
-sigset_t set_of(std::initializer_list<int> signals) {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : signals) sigaddset(&set, signal);
-  return set;
-}
 
 sigset_t ending_signals() { return set_of({SIGTERM, SIGINT, SIGHUP, SIGQUIT}); }
 
