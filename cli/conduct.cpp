@@ -1,10 +1,7 @@
 #include "cli/conduct.h"
 
-#include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
-#include <system_error>
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -14,7 +11,6 @@
 
 #include "cli/process.h"
 #include "cli/signal_set.h"
-#include "zeroshard/base/error.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -37,21 +33,14 @@ void tell_terminal_width() {
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
-  try {
-    become(command);
-  } catch (const ConfigError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    _exit(error.exit_code());
-  }
+  become_or_exit(command);
 }
 
 pid_t start(const std::vector<std::string>& command, const sigset_t& mask) {
   const pid_t launcher = fork();
   if (launcher == 0) be_the_launcher(command, mask);
   if (launcher > 0) return launcher;
-  throw StateError({.what = "cannot start " + command[0],
-                    .value = std::generic_category().message(errno),
-                    .remedy = "see ulimit -u, and the memory that is left"});
+  throw cannot_fork(command);
 }
 
 int code_of(int status, int asked) {

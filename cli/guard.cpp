@@ -1,4 +1,3 @@
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -51,12 +50,7 @@ sigset_t watched_signals() {
     for (const int signal : {SIGUSR1, SIGUSR2, SIGALRM}) std::signal(signal, SIG_IGN);
   }
   sigprocmask(SIG_SETMASK, &mask, nullptr);
-  try {
-    become(command);
-  } catch (const ConfigError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    _exit(error.exit_code());
-  }
+  become_or_exit(command);
 }
 
 std::optional<int> status_of(pid_t rank) {
@@ -163,9 +157,7 @@ pid_t start_rank(const std::vector<std::string>& command, const sigset_t& watche
   const pid_t rank = fork();
   if (rank == 0) be_the_rank(command, before, guardian);
   if (rank > 0) return rank;
-  throw StateError({.what = "cannot start " + command[0],
-                    .value = std::generic_category().message(errno),
-                    .remedy = "see ulimit -u, and the memory that is left"});
+  throw cannot_fork(command);
 }
 
 }  // namespace

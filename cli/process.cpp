@@ -1,6 +1,7 @@
 #include "cli/process.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <sstream>
 #include <system_error>
@@ -52,6 +53,21 @@ void become(const std::vector<std::string>& command) {
   execvp(arguments[0], arguments.data());
   throw ConfigError(
       {.what = "cannot start " + command[0], .value = std::generic_category().message(errno)});
+}
+
+void become_or_exit(const std::vector<std::string>& command) {
+  try {
+    become(command);
+  } catch (const ConfigError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    _exit(error.exit_code());
+  }
+}
+
+StateError cannot_fork(const std::vector<std::string>& command) {
+  return StateError({.what = "cannot start " + command[0],
+                     .value = std::generic_category().message(errno),
+                     .remedy = "see ulimit -u, and the memory that is left"});
 }
 
 }  // namespace zeroshard::cli

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "zeroshard/base/error.h"
+
 namespace zeroshard::cli {
 
 // Where the shell would find it: the path itself if it has a slash, else searched on the PATH.
@@ -19,6 +21,12 @@ std::string trainer_path();
 
 // Becomes the command; returns never, but throws ConfigError where it cannot be started.
 [[noreturn]] void become(const std::vector<std::string>& command);
+
+// The same in a child process: an error is printed, and the child ends with its code.
+[[noreturn]] void become_or_exit(const std::vector<std::string>& command);
+
+// What to throw where fork() has failed.
+StateError cannot_fork(const std::vector<std::string>& command);
 
 // Runs one rank's program and watches over it: it does not outlive this process, nor this process
 // its launcher. A program ended by a signal is reported, and this process then waits a moment

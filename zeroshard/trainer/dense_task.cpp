@@ -4,8 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
-#include "zeroshard/base/error.h"
 #include "zeroshard/engine/tensors.h"
+#include "zeroshard/trainer/inputs.h"
 
 namespace zeroshard {
 namespace {
@@ -14,23 +14,11 @@ std::span<float> floats(const at::Tensor& tensor) {
   return {tensor.mutable_data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
 }
 
-void refuse_unfit(const TrainOptions& options, const DenseOptions& model) {
-  if (!options.data.empty()) {
-    throw ConfigError({.what = "a dense network makes its own data, y = 2x + 1",
-                       .value = "--data " + options.data.front(),
-                       .remedy = "leave out --data, or train a gpt"});
-  }
-  if (model.inputs == 1 && model.outputs == 1) return;
-  throw ConfigError({.what = "its data has one number in and one out",
-                     .value = fmt::format("inputs={}, outputs={}", model.inputs, model.outputs),
-                     .remedy = "give dense:inputs=1,outputs=1"});
-}
-
 }  // namespace
 
 DenseTask::DenseTask(const TrainOptions& options, const DenseOptions& model)
     : model_options_(model), data_({.seed = options.seed}) {
-  refuse_unfit(options, model);
+  refuse_data(options, model);
 }
 
 torch::nn::Module& DenseTask::make_model(Device device) {

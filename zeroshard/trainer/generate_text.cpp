@@ -1,29 +1,19 @@
 #include "zeroshard/trainer/generate_text.h"
 
 #include <cstdio>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "zeroshard/base/error.h"
 #include "zeroshard/checkpoint/model_folder.h"
 #include "zeroshard/models/generate.h"
 #include "zeroshard/models/initializer.h"
-#include "zeroshard/models/spec.h"
 #include "zeroshard/trainer/gpt_task.h"
+#include "zeroshard/trainer/inputs.h"
 #include "zeroshard/trainer/weights.h"
 
 namespace zeroshard {
 namespace {
-
-GptOptions language_model_in(const std::string& folder) {
-  const ModelOptions model = read_model(folder);
-  if (const auto* gpt = std::get_if<GptOptions>(&model)) return *gpt;
-  throw ConfigError({.what = "only a language model generates text",
-                     .value = short_description(model),
-                     .remedy = "give a folder with a gpt"});
-}
 
 std::vector<std::int64_t> bytes_of_text(const std::string& text) {
   std::vector<std::int64_t> tokens;
@@ -34,7 +24,7 @@ std::vector<std::int64_t> bytes_of_text(const std::string& text) {
 }  // namespace
 
 int generate_text(const GenerateOptions& options) {
-  const GptOptions model_options = language_model_in(options.folder);
+  const GptOptions model_options = generating_model(options);
   const ModelFolder folder = ModelFolder::open(options.folder);
   Gpt model(model_options);
   check_weights(folder, *model);

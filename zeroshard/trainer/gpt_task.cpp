@@ -4,38 +4,17 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
-#include "zeroshard/base/error.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/models/generate.h"
 #include "zeroshard/trainer/batches.h"
 #include "zeroshard/trainer/evaluation.h"
+#include "zeroshard/trainer/inputs.h"
 
 namespace zeroshard {
 namespace {
 
 constexpr std::int64_t kBytes = 256;
 constexpr std::int64_t kSampleTokens = 240;
-
-DataOptions data_options(const TrainOptions& options, const GptOptions& model,
-                         const std::vector<std::string>& files) {
-  if (options.format == TokenFormat::text && model.vocabulary < kBytes) {
-    throw ConfigError({.what = "text needs a vocabulary of 256, one token for each byte",
-                       .value = fmt::format("vocab={}", model.vocabulary),
-                       .remedy = "leave out vocab, or give token files with --data-format"});
-  }
-  return {.files = files,
-          .format = options.format,
-          .vocabulary = model.vocabulary,
-          .sequence_length = model.sequence};
-}
-
-DataOptions training_data(const TrainOptions& options, const GptOptions& model) {
-  if (options.data.empty()) {
-    throw ConfigError(
-        {.what = "there is nothing to train on", .remedy = "give one or more files with --data"});
-  }
-  return data_options(options, model, options.data);
-}
 
 std::span<std::int64_t> numbers(const at::Tensor& tensor) {
   return {tensor.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(tensor.numel())};
@@ -45,9 +24,7 @@ std::span<std::int64_t> numbers(const at::Tensor& tensor) {
 
 GptTask::GptTask(const TrainOptions& options, const GptOptions& model)
     : model_options_(model), files_(training_data(options, model)) {
-  if (!options.eval_data.empty()) {
-    evaluation_.emplace(data_options(options, model, options.eval_data));
-  }
+  if (const auto data = evaluation_data(options, model)) evaluation_.emplace(*data);
 }
 
 torch::nn::Module& GptTask::make_model(Device device) {

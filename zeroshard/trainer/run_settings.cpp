@@ -11,6 +11,7 @@
 #include "zeroshard/config/read.h"
 #include "zeroshard/models/shapes.h"
 #include "zeroshard/models/spec.h"
+#include "zeroshard/trainer/inputs.h"
 
 namespace zeroshard {
 namespace {
@@ -28,8 +29,9 @@ bool says(const config::ReadResult& read, std::string_view key) {
 config::ReadResult read_config_of(const TrainOptions& options, int world_size) {
   if (options.config.empty()) return config::read_config("{}");
   const config::ReadOptions how{.strict = options.strict, .world_size = world_size};
-  config::load_config(options.config, how);  // throws all errors of the file as one
-  return config::read_config_file(options.config, how);
+  config::ReadResult read = config::read_config_file(options.config, how);
+  if (read.report.has_errors()) config::load_config(options.config, how);  // throws them as one
+  return read;
 }
 
 void choose_optimizer(RunSettings& run) {
@@ -128,11 +130,6 @@ void refuse_what_is_not_done(RunSettings& run) {
 }
 
 }  // namespace
-
-ModelOptions model_of(const TrainOptions& options) {
-  if (!options.model.empty()) return read_model(options.model);
-  return read_model(options.init.empty() ? "gpt:" : options.init);
-}
 
 RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts) {
   const config::ReadResult read = read_config_of(options, facts.world_size);

@@ -29,9 +29,6 @@ struct RunSettings {
   std::vector<std::string> warnings = {};  // what was said and is not done
 };
 
-// The model that is asked for; without one that of `init`, else gpt with its defaults.
-ModelOptions model_of(const TrainOptions& options);
-
 // Throws ConfigError where the configuration cannot be run.
 RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts);
 

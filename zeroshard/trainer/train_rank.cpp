@@ -15,6 +15,7 @@
 #include "zeroshard/config/read.h"
 #include "zeroshard/models/spec.h"
 #include "zeroshard/trainer/choose_device.h"
+#include "zeroshard/trainer/inputs.h"
 #include "zeroshard/trainer/memory_table.h"
 #include "zeroshard/trainer/train.h"
 
