@@ -53,9 +53,9 @@ TEST(Footprint, ReleasedUnitsHoldShardsAndAPool) {
   options.zero.overlap_comm = false;
   const Footprint need = footprint(two_units(DType::bf16), options);
   EXPECT_EQ(need.bytes(Category::parameters, Tier::device), 256 + 256);
-  // One slot per size (256 and 512), and one bucket of both units.
+  // One slot, which the units take in turn, and one bucket of both.
   const std::int64_t bucket = (128 + 256) * 2;
-  EXPECT_EQ(need.bytes(Category::buffers, Tier::device), 256 + 512 + bucket);
+  EXPECT_EQ(need.bytes(Category::buffers, Tier::device), 512 + bucket);
 }
 
 TEST(Footprint, Fp32IsItsOwnMasterUnlessTheStatesLeave) {

@@ -1,5 +1,6 @@
 #include "zeroshard/engine/gatherer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "zeroshard/base/check.h"
@@ -18,8 +19,7 @@ GatherPoolMemory::GatherPoolMemory(const GatherPool& plan, StateMemory& memory) 
   }
 }
 
-void* GatherPoolMemory::take(std::int64_t bytes) {
-  const std::int64_t slot_bytes = checked_round_up(bytes, kBufferAlignmentBytes);
+void* GatherPoolMemory::take(std::int64_t slot_bytes) {
   const auto [first, last] = slots_.equal_range(slot_bytes);
   auto found = first;
   while (found != last && found->second.taken) ++found;
@@ -48,7 +48,12 @@ void GatherPoolMemory::trim() {
 Gatherer::Gatherer(std::vector<FlatUnit*> units, GatherSchedule schedule, const GatherPool& plan,
                    StateMemory& memory, Communicator& comm)
     : schedule_(std::move(schedule)), pool_(plan, memory), comm_(comm) {
-  for (FlatUnit* unit : units) entries_.push_back({.unit = unit});
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    // A unit that no phase of the plan gathers gets slots of its own size.
+    const std::int64_t planned = i < plan.slot_of_unit.size() ? plan.slot_of_unit[i] : 0;
+    const std::int64_t own = checked_round_up(units[i]->gathered_bytes(), kBufferAlignmentBytes);
+    entries_.push_back({.unit = units[i], .slot_bytes = std::max(planned, own)});
+  }
 }
 
 void Gatherer::reach(PhaseKind phase, std::size_t unit) {
@@ -91,7 +96,7 @@ void Gatherer::run(const GatherSchedule::Actions& actions, std::size_t needed) {
 void Gatherer::gather(std::size_t unit) {
   Entry& entry = entries_[unit];
   if (entry.unit->state() != ParameterState::sharded) return;
-  entry.slot = pool_.take(entry.unit->gathered_bytes());
+  entry.slot = pool_.take(entry.slot_bytes);
   entry.unit->begin_gather(entry.slot);
   note_gathered(entry.unit->gathered_bytes());
   entry.handle = comm_.all_gather_into(entry.unit->gather_pairs(), entry.unit->name());

@@ -23,7 +23,7 @@ class GatherPoolMemory {
  public:
   GatherPoolMemory(const GatherPool& plan, StateMemory& memory);
 
-  void* take(std::int64_t bytes);
+  void* take(std::int64_t slot_bytes);
   void give_back(void* slot);
   // Gives up what is beyond the plan and free.
   void trim();
@@ -75,6 +75,7 @@ class Gatherer {
  private:
   struct Entry {
     FlatUnit* unit = nullptr;
+    std::int64_t slot_bytes = 0;  // of the slots it takes
     Handle handle = {};
     void* slot = nullptr;
     int holds = 0;

@@ -11,8 +11,7 @@
 
 namespace zeroshard {
 
-// Buffers of one size. Units of equal size share slots, so a slot always fits its unit exactly and
-// the pool cannot fragment.
+// Buffers of one size. A unit always takes a slot of its own class, so the pool cannot fragment.
 struct SlotClass {
   std::int64_t slot_bytes = 0;
   std::int64_t slots = 0;
@@ -22,8 +21,9 @@ struct SlotClass {
 
 // Memory for full units at stage 3.
 struct GatherPool {
-  std::vector<SlotClass> classes;  // by increasing slot size
-  std::int64_t pool_bytes = 0;     // over all classes
+  std::vector<SlotClass> classes;          // by increasing slot size
+  std::int64_t pool_bytes = 0;             // over all classes
+  std::vector<std::int64_t> slot_of_unit;  // in bytes: the class it takes; 0 if persistent
 
   // Units that are never released have a buffer each, outside the pool.
   std::vector<bool> persistent;
@@ -31,7 +31,9 @@ struct GatherPool {
   std::int64_t persistent_bytes = 0;
 };
 
-// A class has as many slots as its units are live at once at any visit of any phase.
+// A class has as many slots as its units are live at once at any visit of any phase. Units of equal
+// size are of one class; a size joins the next larger class where that makes the pool smaller: an
+// embedding and a head, nearly equal and never live at once, share one slot.
 GatherPool size_gather_pool(const std::vector<GatherUnit>& units, const std::vector<Phase>& phases,
                             const GatherLimits& limits);
 
