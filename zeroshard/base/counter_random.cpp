@@ -1,10 +1,8 @@
 #include "zeroshard/base/counter_random.h"
 
-#include <cmath>
-#include <numbers>
-
 #include "zeroshard/base/fnv1a.h"
 #include "zeroshard/base/mix64.h"
+#include "zeroshard/base/normal_quantile.h"
 
 namespace zeroshard {
 namespace {
@@ -25,10 +23,9 @@ double CounterRandom::uniform(std::uint64_t element) const {
   return unit_interval(bits(2 * element));
 }
 
+// From the middle of one of 2^52 equal intervals: never 0 and never 1.
 double CounterRandom::normal(std::uint64_t element) const {
-  const double radius = 1.0 - unit_interval(bits(2 * element));  // in (0, 1]: it has a logarithm
-  const double angle = unit_interval(bits(2 * element + 1));
-  return std::sqrt(-2.0 * std::log(radius)) * std::cos(2.0 * std::numbers::pi * angle);
+  return normal_quantile((static_cast<double>(bits(2 * element) >> 12U) + 0.5) * 0x1p-52);
 }
 
 }  // namespace zeroshard

@@ -20,7 +20,8 @@ std::string message_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& known) {
-    return known.what();
+    const std::string text = known.what();
+    return text.substr(0, text.find("\nException raised from "));
   } catch (...) {
     return "an exception of unknown type";
   }

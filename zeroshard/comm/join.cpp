@@ -67,11 +67,8 @@ int rank_main(const std::function<int()>& body) {
   } catch (const Error& error) {
     print_error(error.what());
     return error.exit_code();
-  } catch (const std::exception& error) {
-    print_error(error.what());
-    return 1;
   } catch (...) {
-    print_error("an exception of unknown type");
+    print_error(message_of(std::current_exception()).c_str());
     return 1;
   }
 }
