@@ -14,8 +14,6 @@ function(_zeroshard_test_binary name label libraries)
   target_link_libraries(${name} PRIVATE zeroshard::core zeroshard_flags ${libraries}
                         GTest::gtest GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  # INSTANTIATE_TEST_SUITE_P has a parameter `info`, the name everybody gives to its argument.
-  target_compile_options(${name} PRIVATE -Wno-shadow)
   target_compile_definitions(${name} PRIVATE
     ZEROSHARD_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     ZEROSHARD_BINARY="$<TARGET_FILE:zeroshard_cli>")

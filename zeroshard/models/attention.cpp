@@ -2,6 +2,8 @@
 
 #include <ATen/ops/scaled_dot_product_attention.h>
 
+#include "zeroshard/models/widened.h"
+
 namespace zeroshard::models {
 
 AttentionImpl::AttentionImpl(const GptOptions& options)
@@ -25,12 +27,16 @@ torch::Tensor AttentionImpl::forward(const torch::Tensor& x, const Angles& angle
   } else {
     parts = all.split_with_sizes({heads, kv_heads, kv_heads}, 2);
   }
-  for (torch::Tensor& part : parts) part = part.transpose(1, 2);
+  const bool widened = x.is_cpu() && widens(x.scalar_type());
+  for (torch::Tensor& part : parts) {
+    part = part.transpose(1, 2);
+    if (widened) part = part.to(at::kFloat);
+  }
   // Neighbouring query heads share a key head. Torch's own way is faster than repeating it here.
   const torch::Tensor mixed = at::scaled_dot_product_attention(
       parts[0], parts[1], parts[2], /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true,
       /*scale=*/{}, /*enable_gqa=*/kv_heads != heads);
-  return out(mixed.transpose(1, 2).reshape({rows, length, heads * head_width}));
+  return out(mixed.transpose(1, 2).reshape({rows, length, heads * head_width}).to(x.scalar_type()));
 }
 
 }  // namespace zeroshard::models

@@ -4,7 +4,6 @@
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/linear.h>
 #include <fmt/format.h>
 
 #include "zeroshard/base/error.h"
@@ -55,7 +54,7 @@ HeadImpl::HeadImpl(const GptOptions& options) {
 
 torch::Tensor HeadImpl::forward(torch::Tensor x, torch::Tensor tied, torch::Tensor targets) {
   x = norm(x);
-  const torch::Tensor logits = tied.defined() ? at::linear(x, tied) : out(x);
+  const torch::Tensor logits = tied.defined() ? apply_linear(x, tied) : out(x);
   if (!targets.defined()) return logits;
   return at::cross_entropy_loss(logits.to(at::kFloat).view({-1, logits.size(-1)}),
                                 targets.reshape({-1}), /*weight=*/{}, at::Reduction::Mean,

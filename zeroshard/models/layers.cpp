@@ -5,6 +5,7 @@
 #include <ATen/ops/rms_norm.h>
 
 #include "zeroshard/engine/empty_parameter.h"
+#include "zeroshard/models/widened.h"
 
 namespace zeroshard::models {
 namespace {
@@ -13,13 +14,19 @@ constexpr double kNormEpsilon = 1e-5;  // GPT-2's and Llama's
 
 }  // namespace
 
+torch::Tensor apply_linear(const torch::Tensor& x, const torch::Tensor& weight,
+                           const torch::Tensor& bias) {
+  if (x.is_cpu() && widens(x.scalar_type())) return widened_linear(x, weight, bias);
+  return at::linear(x, weight, bias);
+}
+
 LinearImpl::LinearImpl(const LinearShape& shape) {
   weight = register_parameter("weight", empty_parameter({shape.outputs, shape.inputs}));
   if (shape.bias) bias = register_parameter("bias", empty_parameter({shape.outputs}));
 }
 
 torch::Tensor LinearImpl::forward(const torch::Tensor& x) const {
-  return at::linear(x, weight, bias);
+  return apply_linear(x, weight, bias);
 }
 
 NormImpl::NormImpl(NormKind kind_, std::int64_t width) : kind(kind_) {

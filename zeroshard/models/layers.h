@@ -11,6 +11,10 @@
 
 namespace zeroshard::models {
 
+// x W^T + b, by the fastest way this device has. A `bias` that is undefined adds nothing.
+torch::Tensor apply_linear(const torch::Tensor& x, const torch::Tensor& weight,
+                           const torch::Tensor& bias = {});
+
 struct LinearShape {
   std::int64_t inputs = 1;
   std::int64_t outputs = 1;
