@@ -62,11 +62,13 @@ Device choose_device(const std::string& wanted, int local_rank) {
       {.what = "unknown device", .value = wanted, .remedy = "give cpu, cuda or cuda:N"});
 }
 
-void choose_threads(Communicator& comm) {
+bool choose_threads(Communicator& comm) {
   const int ranks = ranks_on_host(comm);  // before the branch: all ranks take part
   const auto given = env_integer(EnvVar::kOmpThreads);
-  at::set_num_threads(given && *given > 0 ? static_cast<int>(*given)
-                                          : std::max(1, usable_cpus() / ranks));
+  const int threads =
+      given && *given > 0 ? static_cast<int>(*given) : std::max(1, usable_cpus() / ranks);
+  at::set_num_threads(threads);
+  return usable_cpus() >= ranks * (threads + 1);
 }
 
 }  // namespace zeroshard

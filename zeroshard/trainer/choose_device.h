@@ -12,7 +12,8 @@ namespace zeroshard {
 // empty: cuda where there is one. Loads torch's accelerators unless the CPU is asked for.
 Device choose_device(const std::string& wanted, int local_rank);
 
-// OMP_NUM_THREADS, else the usable CPUs divided by the ranks of this host. Collective.
-void choose_threads(Communicator& comm);
+// Threads: OMP_NUM_THREADS, else the usable CPUs divided by the ranks of this host. Tells whether
+// that leaves a core idle for each of these ranks. Collective.
+bool choose_threads(Communicator& comm);
 
 }  // namespace zeroshard

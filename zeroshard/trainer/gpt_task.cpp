@@ -14,7 +14,8 @@ namespace zeroshard {
 namespace {
 
 constexpr std::int64_t kBytes = 256;
-constexpr std::int64_t kSampleTokens = 240;
+constexpr std::int64_t kSampleBytes = 240;
+constexpr std::int64_t kSampleNumbers = 24;  // nobody reads them
 
 std::span<std::int64_t> numbers(const at::Tensor& tensor) {
   return {tensor.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(tensor.numel())};
@@ -71,8 +72,12 @@ std::optional<double> GptTask::evaluate(Communicator& comm, std::int64_t rows_pe
 
 std::string GptTask::sample(std::uint64_t seed) {
   const std::vector<std::int64_t> prompt{model_options_.vocabulary > '\n' ? '\n' : 0};
+  const bool text = model_options_.vocabulary == kBytes;
   return text_of(generate(*model_, prompt,
-                          {.count = kSampleTokens, .temperature = 0.7, .top_k = 40, .seed = seed}),
+                          {.count = text ? kSampleBytes : kSampleNumbers,
+                           .temperature = 0.7,
+                           .top_k = 40,
+                           .seed = seed}),
                  model_options_.vocabulary);
 }
 

@@ -11,6 +11,7 @@
 #include "zeroshard/config/read.h"
 #include "zeroshard/models/shapes.h"
 #include "zeroshard/models/spec.h"
+#include "zeroshard/trainer/choose_communication.h"
 #include "zeroshard/trainer/inputs.h"
 
 namespace zeroshard {
@@ -98,6 +99,22 @@ void choose_schedule_length(RunSettings& run) {
   std::visit(set, *run.config.scheduler);
 }
 
+void choose_overlap_and_sizes(RunSettings& run, const config::ReadResult& read,
+                              const RunFacts& facts) {
+  if (facts.world_size == 1) return;  // nothing travels
+  const auto open = [&](std::string_view key) {
+    return !says(read, fmt::format("zero_optimization.{}", key));
+  };
+  const std::vector<std::string> chosen =
+      choose_communication(run.config.zero,
+                           {.overlap = open("overlap_comm"),
+                            .bucket = open("reduce_bucket_size"),
+                            .prefetch = open("stage3_prefetch_bucket_size")},
+                           {.parameters = parameter_count(run.model),
+                            .runs_aside = facts.has_accelerator || facts.has_idle_cores});
+  run.assumed.insert(run.assumed.end(), chosen.begin(), chosen.end());
+}
+
 // Every key that the file left at "auto" and has a value here by now.
 void name_automatic(RunSettings& run, const config::ReadResult& read) {
   for (const auto& [key, origin] : read.provenance) {
@@ -143,6 +160,7 @@ RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts) {
   choose_batch(run, facts.world_size);
   choose_steps(run, options, facts);
   choose_schedule_length(run);
+  choose_overlap_and_sizes(run, read, facts);
   name_automatic(run, read);
   refuse_what_is_not_done(run);
   return run;

@@ -17,6 +17,7 @@ namespace zeroshard {
 struct RunFacts {
   int world_size = 1;
   bool has_accelerator = false;
+  bool has_idle_cores = false;  // one for each rank of this host, beside those it computes on
   std::int64_t sample_count = 0;
 };
 

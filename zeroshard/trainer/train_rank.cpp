@@ -46,11 +46,10 @@ void say_plan(const RunSettings& run, const Footprint& plan, const Communicator&
   std::fflush(stdout);
 }
 
-void say_end(const Footprint& plan, Trainer& trainer, const std::string& sample) {
+void say_memory(const Footprint& plan, Trainer& trainer) {
   fmt::print("\n{}", planned_and_measured(plan, trainer.engine().core().memory()));
   fmt::print("the whole process at most {}, torch's libraries included\n",
              human_bytes(peak_resident_bytes()));
-  if (!sample.empty()) fmt::print("\nsample:\n{}\n", sample);
   std::fflush(stdout);
 }
 
@@ -70,11 +69,12 @@ int train(const TrainOptions& options) {
   const Launch launch = read_launch();
   const Device device = choose_device(options.device, launch.local_rank);
   const auto comm = join_ranks(comm_options(options), device);
-  choose_threads(*comm);
+  const bool has_idle_cores = choose_threads(*comm);
   const auto task = in_turn(*comm, [&] { return make_task(options, model_of(options)); });
   const RunSettings run = in_turn(*comm, [&] {
     return resolve_run(options, {.world_size = comm->world_size(),
                                  .has_accelerator = device != kCpu,
+                                 .has_idle_cores = has_idle_cores,
                                  .sample_count = task->sample_count()});
   });
   if (run.config.zero.deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
@@ -88,8 +88,9 @@ int train(const TrainOptions& options) {
   // A checkpoint on a signal will be saved here: every rank is behind the same step.
   if (signal != 0) return exit_code_of(signal);
   trainer.write_out();
-  const std::string sample = task->sample(options.seed);
-  if (comm->rank() == 0) say_end(plan, trainer, sample);
+  if (comm->rank() == 0) say_memory(plan, trainer);
+  const std::string sample = task->sample(options.seed);  // all ranks take part
+  if (comm->rank() == 0 && !sample.empty()) fmt::print("\nsample:\n{}\n", sample);
   return 0;
 }
 

@@ -1,0 +1,44 @@
+#include "zeroshard/trainer/choose_communication.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "zeroshard/layout/placement.h"
+
+namespace zeroshard {
+namespace {
+
+// A bucket is a part of the model, so that some gradients travel, and their memory is free again,
+// while others are made. Below the least one the time goes into messages and not into bytes; above
+// the most one nothing gets faster.
+constexpr std::int64_t kParts = 8;
+constexpr std::int64_t kLeastNumel = 1'000'000;
+constexpr std::int64_t kMostNumel = 50'000'000;
+
+std::int64_t part_of(std::int64_t parameters) {
+  return std::clamp(parameters / kParts, kLeastNumel, kMostNumel);
+}
+
+}  // namespace
+
+std::vector<std::string> choose_communication(ZeroOptions& zero, const OpenChoices& open,
+                                              const CommunicationFacts& facts) {
+  std::vector<std::string> chosen;
+  if (open.overlap) {
+    zero.overlap_comm = facts.runs_aside;
+    chosen.push_back(facts.runs_aside ? "no overlap_comm: on"
+                                      : "no overlap_comm: off, no CPU core is idle");
+  }
+  if (open.bucket) {
+    zero.reduce_bucket_numel = part_of(facts.parameters);
+    chosen.push_back(fmt::format("no reduce_bucket_size: {}", zero.reduce_bucket_numel));
+  }
+  if (open.prefetch && stage_row(zero.stage).parameters == Placement::sharded) {
+    zero.prefetch_numel = zero.overlap_comm.value_or(true) ? part_of(facts.parameters) : 0;
+    chosen.push_back(fmt::format("no stage3_prefetch_bucket_size: {}", zero.prefetch_numel));
+  }
+  return chosen;
+}
+
+}  // namespace zeroshard
