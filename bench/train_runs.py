@@ -10,7 +10,7 @@ from pathlib import Path
 
 from train_cases import WARMUP_STEPS, write_config, write_tokens
 
-POLL_S = 0.05
+POLL_S = 0.25
 
 
 class RunFailed(Exception):
@@ -150,7 +150,8 @@ def run_ours(contender, shape, args, folder):
     log.unlink(missing_ok=True)
     command = [str(args.program), "train", "--config", str(config), "--model", shape.model(),
                "--data", str(data), "--data-format", "u16", "--steps", str(steps),
-               "--ranks", str(contender.ranks), "--log", str(log), "--seed", "1"]
+               "--device", "cpu", "--ranks", str(contender.ranks), "--log", str(log),
+               "--seed", "1"]
     begin = time.time()
     watch = run_watched(command, dict(os.environ, OMP_NUM_THREADS="1"), log, output, args.limit)
     lines = steps_in(log)

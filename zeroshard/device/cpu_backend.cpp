@@ -1,5 +1,6 @@
 #include "zeroshard/device/cpu_backend.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -18,7 +19,8 @@ void prefer_huge_pages(void* data, std::size_t size) {
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
   const std::uintptr_t first = (begin + kPage - 1) / kPage * kPage;
   const std::uintptr_t end = (begin + size) / kPage * kPage;
-  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
+  if (first >= end) return;
+  madvise(static_cast<std::byte*>(data) + (first - begin), end - first, MADV_HUGEPAGE);
 }
 
 // Where a stream's work is done when the call returns, every point is reached already.

@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <fmt/format.h>
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/engine/empty_parameter.h"
+#include "zeroshard/models/cross_entropy.h"
 #include "zeroshard/models/validate.h"
 
 namespace zeroshard {
@@ -56,9 +56,8 @@ torch::Tensor HeadImpl::forward(torch::Tensor x, torch::Tensor tied, torch::Tens
   x = norm(x);
   const torch::Tensor logits = tied.defined() ? apply_linear(x, tied) : out(x);
   if (!targets.defined()) return logits;
-  return at::cross_entropy_loss(logits.to(at::kFloat).view({-1, logits.size(-1)}),
-                                targets.reshape({-1}), /*weight=*/{}, at::Reduction::Mean,
-                                kIgnoredTarget);
+  return consuming_cross_entropy(logits.to(at::kFloat).view({-1, logits.size(-1)}),
+                                 targets.reshape({-1}), kIgnoredTarget);
 }
 
 }  // namespace models
