@@ -84,7 +84,7 @@ TEST(FileWriter, MakesFoldersWhereAsked) {
   const std::string path = folder / "a/b/log";
   EXPECT_EQ(storage_error_of([&] { FileWriter file(path); }),
             "[storage] cannot open the file: " + path +
-                " (No such file or directory); make its folder first");
+                " (No such file or directory); check that the path and its folder exist");
   FileWriter(path, {.make_folders = true}).append("x");
   EXPECT_EQ(read_text(path), "x");
 }
@@ -136,7 +136,7 @@ TEST(FileWriter, AFolderThatIsNotOurs) {
     ASSERT_EQ(seteuid(0), 0);
   }
   EXPECT_EQ(error, "[storage] cannot open the file: " + (folder / "log") +
-                       " (Permission denied); choose a folder that you may write to");
+                       " (Permission denied); check the permissions or choose another folder");
 }
 
 // A limit on the file's size stops a write in the middle; then there is room again.

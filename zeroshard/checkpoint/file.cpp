@@ -13,30 +13,13 @@
 
 #include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
+#include "zeroshard/base/file_error.h"
 
 namespace zeroshard {
 namespace {
 
 // Linux moves at most 2 GiB less a page per call; a round number below it keeps requests aligned.
 constexpr std::size_t kLargestTransfer = std::size_t{1} << 30U;
-
-std::string remedy_for(int error_number) {
-  switch (error_number) {
-    case ENOSPC:
-    case EDQUOT: return "free some space, or choose another folder";
-    case EFBIG: return "raise the file size limit (ulimit -f), or choose another file system";
-    case EACCES:
-    case EPERM: return "check the permissions, or choose another folder";
-    case EROFS: return "choose a folder that is not read-only";
-    case ENOENT:
-    case ENOTDIR: return "check that the path and its folder exist";
-    case EISDIR: return "name a file, not a folder";
-    case EMFILE:
-    case ENFILE: return "raise the limit of open files (ulimit -n)";
-    case EIO: return "check the disk";
-    default: return "check the path and the file system";
-  }
-}
 
 // Asks for the lock that says "being written". File systems without locks are trusted.
 bool held_by_another(int descriptor) {
@@ -54,21 +37,14 @@ bool still_there(int descriptor, const std::filesystem::path& path) {
 
 }  // namespace
 
-void throw_storage_error(std::string what, const std::filesystem::path& path, int error_number) {
-  throw StorageError(
-      {.what = std::move(what),
-       .value = fmt::format("{} ({})", path.string(), std::system_category().message(error_number)),
-       .remedy = remedy_for(error_number)});
-}
-
 void sync_folder(const std::filesystem::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) throw_storage_error("a folder cannot be opened", folder, errno);
+  if (descriptor < 0) throw file_error("a folder cannot be opened", folder, errno);
   const int error_number = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
   // Some file systems (FUSE, network ones) do not sync folders and say so: nothing is lost by it.
   if (error_number != 0 && error_number != EINVAL && error_number != ENOTSUP) {
-    throw_storage_error("a folder cannot be synced", folder, error_number);
+    throw file_error("a folder cannot be synced", folder, error_number);
   }
 }
 
@@ -78,10 +54,10 @@ File::File(std::filesystem::path path, int descriptor)
 File File::open_to_read(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a pipe would wait for its writer.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) throw_storage_error("a file cannot be opened", path, errno);
+  if (descriptor < 0) throw file_error("a file cannot be opened", path, errno);
   File file(path, descriptor);
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) throw_storage_error("a file cannot be read", path, errno);
+  if (::fstat(descriptor, &status) != 0) throw file_error("a file cannot be read", path, errno);
   if (!S_ISREG(status.st_mode)) {
     throw StorageError({.what = "a file is expected, and this is none",
                         .value = path.string(),
@@ -93,7 +69,7 @@ File File::open_to_read(const std::filesystem::path& path) {
 File File::open_to_write(const std::filesystem::path& path) {
   while (true) {
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (descriptor < 0) throw_storage_error("a file cannot be made", path, errno);
+    if (descriptor < 0) throw file_error("a file cannot be made", path, errno);
     File file(path, descriptor);
     if (held_by_another(descriptor)) {
       throw StorageError({.what = "another process is writing this file",
@@ -103,7 +79,7 @@ File File::open_to_write(const std::filesystem::path& path) {
     if (!still_there(descriptor, path)) continue;
     // Devices, such as /dev/full, have no length to cut.
     if (::ftruncate(descriptor, 0) != 0 && errno != EINVAL) {
-      throw_storage_error("a file cannot be emptied", path, errno);
+      throw file_error("a file cannot be emptied", path, errno);
     }
     return file;
   }
@@ -125,7 +101,7 @@ File::~File() {
 std::uint64_t File::size() const {
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0) {
-    throw_storage_error("a file's size cannot be read", path_, errno);
+    throw file_error("a file's size cannot be read", path_, errno);
   }
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -135,7 +111,7 @@ void File::read_at(std::uint64_t offset, std::span<std::byte> into) const {
     const std::size_t wanted = std::min(into.size(), kLargestTransfer);
     const ssize_t got = ::pread(descriptor_, into.data(), wanted, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw_storage_error("a file cannot be read", path_, errno);
+    if (got < 0) throw file_error("a file cannot be read", path_, errno);
     if (got == 0) {
       throw StorageError(
           {.what = fmt::format("a file ended at byte {}, before what it should hold", offset),
@@ -152,14 +128,14 @@ void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
     const std::size_t wanted = std::min(bytes.size(), kLargestTransfer);
     const ssize_t put = ::pwrite(descriptor_, bytes.data(), wanted, static_cast<off_t>(offset));
     if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) throw_storage_error("a file cannot be written", path_, put < 0 ? errno : EIO);
+    if (put <= 0) throw file_error("a file cannot be written", path_, put < 0 ? errno : EIO);
     offset += static_cast<std::uint64_t>(put);
     bytes = bytes.subspan(static_cast<std::size_t>(put));
   }
 }
 
 void File::sync() {
-  if (::fsync(descriptor_) != 0) throw_storage_error("a file cannot be synced", path_, errno);
+  if (::fsync(descriptor_) != 0) throw file_error("a file cannot be synced", path_, errno);
 }
 
 void write_text_file(const std::filesystem::path& path, std::string_view text) {

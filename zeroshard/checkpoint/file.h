@@ -10,11 +10,6 @@
 
 namespace zeroshard {
 
-// Throws StorageError `what: path (the system's words); remedy`, the remedy chosen by the error
-// number.
-[[noreturn]] void throw_storage_error(std::string what, const std::filesystem::path& path,
-                                      int error_number);
-
 // Makes the names in a folder durable: a rename is safe only once its folder is on the disk.
 void sync_folder(const std::filesystem::path& folder);
 

@@ -7,6 +7,7 @@
 
 #include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
+#include "zeroshard/base/file_error.h"
 #include "zeroshard/checkpoint/json_events.h"
 #include "zeroshard/checkpoint/safetensors.h"
 
@@ -114,7 +115,7 @@ void SafetensorsWriter::finish() {
   partial_->sync();
   std::error_code error;
   std::filesystem::rename(partial_->path(), path_, error);
-  if (error) throw_storage_error("a file cannot be renamed into place", path_, error.value());
+  if (error) throw file_error("a file cannot be renamed into place", path_, error.value());
   partial_.reset();
   sync_folder(folder_of(path_));
 }

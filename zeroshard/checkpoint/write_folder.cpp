@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "zeroshard/base/error.h"
+#include "zeroshard/base/file_error.h"
 #include "zeroshard/base/log.h"
 #include "zeroshard/checkpoint/file.h"
 
@@ -96,7 +97,7 @@ void recover(const fs::path& target) {
   if (!kept.empty() && abandoned(kept, *writer_of(kept, target, kReplaced))) {
     std::error_code error;
     fs::rename(kept, target, error);
-    if (error) throw_storage_error("a folder cannot be renamed back", kept, error.value());
+    if (error) throw file_error("a folder cannot be renamed back", kept, error.value());
     log_warning("{} was missing after a save that was cut short; its last version is back",
                 target.string());
   }
@@ -108,7 +109,7 @@ void recover(const fs::path& target) {
 void rename_or_throw(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
-  if (error) throw_storage_error("a folder cannot be renamed into place", to, error.value());
+  if (error) throw file_error("a folder cannot be renamed into place", to, error.value());
 }
 
 // Whether the two names were exchanged; false where the file system cannot.
@@ -116,7 +117,7 @@ bool exchange(const fs::path& one, const fs::path& other) {
   if (::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0)
     return true;
   if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) return false;
-  throw_storage_error("a folder cannot be exchanged with the new one", other, errno);
+  throw file_error("a folder cannot be exchanged with the new one", other, errno);
 }
 
 // Files come from many hands, some without a sync of their own.
@@ -148,7 +149,7 @@ fs::path replace_by_two_renames(const fs::path& partial, const fs::path& target)
   fs::rename(partial, target, error);
   if (error) {
     rename_or_throw(old, target);
-    throw_storage_error("a folder cannot be renamed into place", target, error.value());
+    throw file_error("a folder cannot be renamed into place", target, error.value());
   }
   return old;
 }
@@ -184,7 +185,7 @@ void FolderWriter::check_replaceable() const {
 void FolderWriter::make_partial() {
   partial_ = beside(target_, kPartial);
   if (::mkdir(partial_.c_str(), 0777) != 0) {
-    if (errno != EEXIST) throw_storage_error("a folder cannot be made", partial_, errno);
+    if (errno != EEXIST) throw file_error("a folder cannot be made", partial_, errno);
     throw StorageError({.what = "this folder is being written already",
                         .value = partial_.string(),
                         .remedy = "wait for it; if nobody writes it, remove it"});

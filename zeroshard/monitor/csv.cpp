@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "zeroshard/base/file_error.h"
+
 namespace zeroshard {
 namespace {
 

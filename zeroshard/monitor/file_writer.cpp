@@ -11,29 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "zeroshard/base/file_error.h"
+
 namespace zeroshard {
 namespace {
 
 constexpr std::size_t kPendingBytes = 64 * 1024;
-
-const char* remedy_for(int error) {
-  switch (error) {
-    case ENOSPC:
-    case EDQUOT: return "free some space or write to another disk";
-    case EACCES:
-    case EPERM:
-    case EROFS: return "choose a folder that you may write to";
-    case EISDIR: return "this is a folder: name a file in it";
-    case ENOTDIR:
-    case EEXIST: return "a part of the path is a file: choose another path";
-    case ENOENT: return "make its folder first";
-    case EFBIG: return "raise the limit on the size of files (ulimit -f)";
-    case ENAMETOOLONG: return "choose a shorter name";
-    case EMFILE:
-    case ENFILE: return "raise the limit on open files (ulimit -n)";
-    default: return "check the path and the disk";
-  }
-}
 
 void make_folder_of(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -84,13 +67,6 @@ void write_whole_file(const std::string& path, std::string_view text) {
 }
 
 }  // namespace
-
-StorageError file_error(std::string_view what, const std::string& path, int error) {
-  return StorageError(
-      {.what = std::string(what),
-       .value = fmt::format("{} ({})", path, std::generic_category().message(error)),
-       .remedy = remedy_for(error)});
-}
 
 FileWriter::FileWriter(std::string path, FileWriterOptions options) : path_(std::move(path)) {
   if (options.make_folders) make_folder_of(path_);

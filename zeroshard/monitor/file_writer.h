@@ -50,9 +50,6 @@ class FileWriter {
   bool was_empty_ = true;
 };
 
-// The sentence for a failed call: `what` was tried on `path`, and errno said `error`.
-StorageError file_error(std::string_view what, const std::string& path, int error);
-
 // Writes all of `text` to a file beside `path`, then renames: readers see the old file or the new
 // one, never a part. A path that is no plain file (/dev/stdout) is written to directly.
 void replace_file(const std::string& path, std::string_view text);
