@@ -58,7 +58,7 @@ def matches(name, prefixes):
 def rule_offences(name, text, rules):
     for rule in rules:
         permitted = matches(name, rule["only"]) if "only" in rule else not matches(name, rule["not_in"])
-        if permitted:
+        if permitted or matches(name, rule.get("except", [])):
             continue
         for match in re.finditer(rule["pattern"], text):
             yield line_of(text, match.start()), f"'{match[0].strip()}': {rule['because']}"

@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "zeroshard/base/error.h"
+
 namespace zeroshard {
 namespace {
 
@@ -18,6 +22,19 @@ std::int64_t memory_of(const std::vector<ReducePair>& pairs) {
 }
 
 }  // namespace
+
+void refuse_device_memory(const Call& call, std::string_view backend) {
+  const auto refuse = [&](const ConstPiece& piece) {
+    if (piece.device == DeviceKind::cpu) return;
+    throw CommError(
+        {.what = fmt::format("the {} backend moves CPU memory only", backend),
+         .value = fmt::format("{} of {} memory", describe(call.tag), name_of(piece.device)),
+         .remedy = "tell join_ranks() the device, or use stage_device_memory()"});
+  };
+  refuse(call.piece.read());
+  for (const GatherPair& pair : call.gathers) refuse(pair.in), refuse(pair.out.read());
+  for (const ReducePair& pair : call.reduces) refuse(pair.in), refuse(pair.out.read());
+}
 
 Handle QueuedCommunicator::all_gather_into(const std::vector<GatherPair>& pairs,
                                            const std::string& label) {

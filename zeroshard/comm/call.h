@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "zeroshard/comm/communicator.h"
@@ -18,6 +19,9 @@ struct Call {
   int root = 0;
   std::shared_ptr<Completion> completion = std::make_shared<Completion>();
 };
+
+// For backends that move host memory only. Throws CommError.
+void refuse_device_memory(const Call& call, std::string_view backend);
 
 // Checks arguments and turns each operation into a Call with the next sequence number; what a
 // backend adds is submit().

@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/unwinding.h"
@@ -14,19 +12,6 @@
 
 namespace zeroshard {
 namespace {
-
-void refuse_device_memory(const Call& call) {
-  const auto refuse = [&](const ConstPiece& piece) {
-    if (piece.device == DeviceKind::cpu) return;
-    throw CommError(
-        {.what = "the mpi backend moves CPU memory only",
-         .value = fmt::format("{} of {} memory", describe(call.tag), name_of(piece.device)),
-         .remedy = "tell join_ranks() the device, or use stage_device_memory()"});
-  };
-  refuse(call.piece.read());
-  for (const GatherPair& pair : call.gathers) refuse(pair.in), refuse(pair.out.read());
-  for (const ReducePair& pair : call.reduces) refuse(pair.in), refuse(pair.out.read());
-}
 
 // A communicator, or a sibling: a lane of the driver that they share.
 class MpiCommunicator final : public QueuedCommunicator {
@@ -53,7 +38,7 @@ class MpiCommunicator final : public QueuedCommunicator {
 
  private:
   void submit(Call call) override {
-    refuse_device_memory(call);
+    refuse_device_memory(call, "mpi");
     std::erase_if(under_way_, [](const auto& each) { return each->done(); });
     under_way_.push_back(call.completion);
     driver_->submit(lane_, std::move(call));

@@ -1,0 +1,95 @@
+#include <functional>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "tests/comm/contract.h"
+#include "tests/comm_c10d/thread_group.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/comm/c10d.h"
+
+namespace zeroshard {
+namespace {
+
+constexpr std::size_t kGroups = 4;  // a communicator and three siblings
+constexpr std::int64_t kLarge = 2 << 20;
+
+// Runs the body as each rank; what each rank's body threw, or "".
+std::vector<std::string> run_ranks_over_groups(int world_size, const CommOptions& options,
+                                               const std::function<void(Communicator&)>& body) {
+  std::vector<std::shared_ptr<testing::Postbox>> boxes;
+  for (std::size_t i = 0; i < kGroups; ++i) boxes.push_back(std::make_shared<testing::Postbox>());
+  std::vector<std::string> said(static_cast<std::size_t>(world_size));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < world_size; ++rank) {
+    ranks.emplace_back([&, rank] {
+      std::vector<c10::intrusive_ptr<c10d::Backend>> groups;
+      for (const auto& box : boxes) {
+        groups.push_back(c10::make_intrusive<testing::ThreadGroup>(rank, world_size, box));
+      }
+      try {
+        const auto comm = make_c10d_communicator(std::move(groups), options);
+        body(*comm);
+      } catch (const std::exception& error) {
+        said[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return said;
+}
+
+class C10dRanks : public ::testing::TestWithParam<int> {};
+
+TEST_P(C10dRanks, KeepTheContract) {
+  const auto said = run_ranks_over_groups(GetParam(), {}, [](Communicator& comm) {
+    contract::everything(comm, kLarge / comm.world_size());
+  });
+  EXPECT_EQ(said, std::vector<std::string>(static_cast<std::size_t>(GetParam())));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, C10dRanks, ::testing::Values(1, 2, 3, 4));
+
+TEST(C10d, RanksThatDoDifferentThingsBothSaySo) {
+  const auto said = run_ranks_over_groups(2, {}, [](Communicator& comm) {
+    float value = 1;
+    const Piece piece{&value, 1, DType::fp32};
+    comm.all_reduce(piece, ReduceOp::sum, comm.rank() == 0 ? "block.1" : "block.2").wait();
+  });
+  for (const std::string& words : said) {
+    EXPECT_NE(words.find("block.1"), std::string::npos) << words;
+    EXPECT_NE(words.find("block.2"), std::string::npos) << words;
+  }
+}
+
+TEST(C10d, ARankThatDoesNotComeIsNamedAfterTheTimeout) {
+  const CommOptions soon{.timeout = std::chrono::milliseconds(200)};
+  const auto said = run_ranks_over_groups(2, soon, [](Communicator& comm) {
+    if (comm.rank() == 0) comm.barrier("start").wait();
+  });
+  EXPECT_NE(said[0].find("rank 1"), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("start"), std::string::npos) << said[0];
+  EXPECT_EQ(said[1], "");
+}
+
+TEST(C10d, AfterAFailureEveryOperationFailsAlike) {
+  const CommOptions soon{.timeout = std::chrono::milliseconds(100)};
+  const auto said = run_ranks_over_groups(2, soon, [](Communicator& comm) {
+    if (comm.rank() != 0) return;
+    const Handle first = comm.barrier("first"), second = comm.barrier("second");
+    EXPECT_THROW(first.wait(), CommError);
+    second.wait();
+  });
+  EXPECT_NE(said[0].find("\"first\""), std::string::npos) << said[0];
+}
+
+TEST(C10d, NeedsAGroupForEachSibling) {
+  const auto said = run_ranks_over_groups(1, {}, [](Communicator& comm) {
+    std::vector<std::unique_ptr<Communicator>> siblings;
+    for (std::size_t i = 0; i < kGroups; ++i) siblings.push_back(comm.make_sibling());
+  });
+  EXPECT_NE(said[0].find("no process group is left"), std::string::npos) << said[0];
+}
+
+}  // namespace
+}  // namespace zeroshard

@@ -1,0 +1,233 @@
+#include "zeroshard/comm/c10d.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "zeroshard/base/check.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/comm/c10d_messages.h"
+#include "zeroshard/comm/call.h"
+#include "zeroshard/comm/faults.h"
+#include "zeroshard/comm/rank_sum.h"
+#include "zeroshard/device/stream.h"
+
+namespace zeroshard {
+namespace {
+
+using Groups = std::vector<c10::intrusive_ptr<c10d::Backend>>;
+using Round = C10dMessages::Round;
+
+constexpr std::int64_t kPartBytes = 1 << 20;  // of one rank: stays in the cache until it is summed
+
+const std::byte* bytes_at(const void* data, std::int64_t offset) {
+  return static_cast<const std::byte*>(data) + offset;
+}
+std::byte* bytes_at(void* data, std::int64_t offset) {
+  return static_cast<std::byte*>(data) + offset;
+}
+
+// An operation's tag as it travels.
+struct Header {
+  std::uint64_t sequence = 0;
+  std::uint64_t shape = 0;
+  std::int64_t bytes = 0;
+  Operation operation = Operation::barrier;
+  std::array<char, 100> label = {};  // cut where it is longer
+
+  explicit Header(const OperationTag& tag = {})
+      : sequence(tag.sequence), shape(tag.shape), bytes(tag.bytes), operation(tag.operation) {
+    std::copy_n(tag.label.data(), std::min(tag.label.size(), label.size() - 1), label.data());
+  }
+  OperationTag tag() const { return {sequence, operation, label.data(), shape, bytes}; }
+};
+
+// Sums parts of a bucket: while one is summed the next one is on its way.
+class PartSum {
+ public:
+  PartSum(C10dMessages& messages, const Call& call, std::size_t pair)
+      : messages_(messages), call_(call), pair_(call.reduces[pair]) {
+    const std::int64_t element = bytes_of(pair_.in.dtype);
+    part_count_ = std::min(pair_.out.count, kPartBytes / element);
+    const auto slot_bytes = part_count_ * element * messages_.world_size();
+    for (auto& slot : slots_) slot.resize(static_cast<std::size_t>(slot_bytes));
+  }
+
+  void run() {
+    std::array<Round, 2> rounds;
+    post(0, rounds[0]);
+    for (std::int64_t part = 0; part * part_count_ < pair_.out.count; ++part) {
+      const auto now = static_cast<std::size_t>(part % 2);
+      post(part + 1, rounds[1 - now]);
+      messages_.wait(rounds[now], call_.tag);
+      sum(part);
+    }
+  }
+
+ private:
+  std::int64_t begin_of(std::int64_t part) const { return part * part_count_; }
+  std::int64_t count_of(std::int64_t part) const {
+    return std::clamp<std::int64_t>(pair_.out.count - begin_of(part), 0, part_count_);
+  }
+  // Where this part of what `rank` gets lies in the own input.
+  const std::byte* input_for(int rank, std::int64_t part) const {
+    return bytes_at(pair_.in.data,
+                    (rank * pair_.out.count + begin_of(part)) * bytes_of(pair_.in.dtype));
+  }
+  std::byte* slot_of(int rank, std::int64_t part) {
+    std::vector<std::byte>& slot = slots_[static_cast<std::size_t>(part % 2)];
+    return bytes_at(slot.data(), rank * part_count_ * bytes_of(pair_.in.dtype));
+  }
+
+  void post(std::int64_t part, Round& round) {
+    messages_.exchange(
+        count_of(part) * bytes_of(pair_.in.dtype), [&](int peer) { return input_for(peer, part); },
+        [&](int peer) { return slot_of(peer, part); }, round);
+  }
+
+  void sum(std::int64_t part) {
+    std::vector<const void*> addends;
+    for (int rank = 0; rank < messages_.world_size(); ++rank) {
+      const bool own = rank == messages_.rank();
+      addends.push_back(own ? input_for(rank, part) : slot_of(rank, part));
+    }
+    Piece out = pair_.out;
+    out.data = bytes_at(out.data, begin_of(part) * bytes_of(out.dtype));
+    out.count = count_of(part);
+    sum_in_rank_order(addends, pair_.in.dtype, out, call_.reduce_options);
+  }
+
+  C10dMessages& messages_;
+  const Call& call_;
+  const ReducePair& pair_;
+  std::int64_t part_count_ = 0;
+  std::array<std::vector<std::byte>, 2> slots_;
+};
+
+// A side stream of its own runs its calls in order, so that the caller never waits.
+class C10dCommunicator final : public QueuedCommunicator {
+ public:
+  C10dCommunicator(std::shared_ptr<Groups> unused, const CommOptions& options)
+      : unused_(std::move(unused)), options_(options), messages_(next_group(), options) {}
+
+  int rank() const override { return messages_.rank(); }
+  int world_size() const override { return messages_.world_size(); }
+  std::unique_ptr<Communicator> make_sibling() override {
+    return std::make_unique<C10dCommunicator>(unused_, options_);
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Backend> next_group() {
+    ZS_CHECK(!unused_->empty(), "no process group is left for one more communicator");
+    auto group = std::move(unused_->front());
+    unused_->erase(unused_->begin());
+    return group;
+  }
+
+  void submit(Call call) override {
+    refuse_device_memory(call, "c10d");
+    call.completion->set_abandon([this] { messages_.abort(); });
+    worker_.run([this, call = std::move(call)] { run(call); });
+  }
+
+  void run(const Call& call) {
+    try {
+      if (failure_) std::rethrow_exception(failure_);
+      agree_on(call.tag);
+      work_on(call);
+      call.completion->finish();
+    } catch (...) {
+      failure_ = std::current_exception();
+      call.completion->finish(failure_);
+    }
+  }
+
+  // Also a barrier: nobody goes on before everybody is here.
+  void agree_on(const OperationTag& tag) {
+    const Header mine(tag);
+    std::vector<Header> theirs(static_cast<std::size_t>(world_size()));
+    Round round;
+    messages_.exchange(
+        sizeof(Header), [&](int) { return &mine; },
+        [&](int peer) { return &theirs[static_cast<std::size_t>(peer)]; }, round);
+    messages_.wait(round, tag);
+    for (int peer = 0; peer < world_size(); ++peer) {
+      if (peer == rank()) continue;
+      const OperationTag other = theirs[static_cast<std::size_t>(peer)].tag();
+      const bool same_name = other.operation == mine.operation && other.label == mine.tag().label;
+      if (other == mine.tag()) continue;
+      throw out_of_step({rank(), tag}, {peer, other}, same_name);
+    }
+  }
+
+  void work_on(const Call& call) {
+    switch (call.tag.operation) {
+      case Operation::all_gather: return gather(call);
+      case Operation::reduce_scatter: return reduce_scatter(call);
+      case Operation::all_reduce: return all_reduce_piece(call);
+      case Operation::broadcast: return broadcast_piece(call);
+      case Operation::barrier: return;
+    }
+  }
+
+  // Straight from the shards into the full buffers.
+  void gather(const Call& call) {
+    Round round;
+    for (const GatherPair& pair : call.gathers) {
+      const std::int64_t bytes = pair.in.bytes();
+      const auto part_of = [&](int peer) { return bytes_at(pair.out.data, peer * bytes); };
+      messages_.exchange(
+          bytes, [&](int) { return pair.in.data; }, part_of, round);
+      void* const own = part_of(rank());
+      if (bytes > 0 && own != pair.in.data) {
+        std::memcpy(own, pair.in.data, static_cast<std::size_t>(bytes));
+      }
+    }
+    messages_.wait(round, call.tag);
+  }
+
+  void reduce_scatter(const Call& call) {
+    for (std::size_t pair = 0; pair < call.reduces.size(); ++pair) {
+      if (call.reduces[pair].out.count > 0) PartSum(messages_, call, pair).run();
+    }
+  }
+
+  void all_reduce_piece(const Call& call) {
+    const std::int64_t bytes = call.piece.bytes();
+    std::vector<std::byte> all(static_cast<std::size_t>(bytes * world_size()));
+    const auto of_rank = [&](int peer) { return bytes_at(all.data(), peer * bytes); };
+    Round round;
+    messages_.exchange(
+        bytes, [&](int) { return call.piece.data; }, of_rank, round);
+    if (bytes > 0) {
+      std::memcpy(of_rank(rank()), call.piece.data, static_cast<std::size_t>(bytes));
+    }
+    messages_.wait(round, call.tag);  // nobody reads the piece any more
+    std::vector<const void*> addends;
+    for (int peer = 0; peer < world_size(); ++peer) addends.push_back(of_rank(peer));
+    combine(addends, call.piece, call.op);
+  }
+
+  void broadcast_piece(const Call& call) {
+    Round round;
+    messages_.broadcast(call.piece, call.root, round);
+    messages_.wait(round, call.tag);
+  }
+
+  const std::shared_ptr<Groups> unused_;
+  const CommOptions options_;
+  C10dMessages messages_;
+  std::exception_ptr failure_;          // the worker's alone
+  Stream worker_ = Stream::make(kCpu);  // last: its work uses all the above
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_c10d_communicator(Groups groups, const CommOptions& options) {
+  return std::make_unique<C10dCommunicator>(std::make_shared<Groups>(std::move(groups)), options);
+}
+
+}  // namespace zeroshard

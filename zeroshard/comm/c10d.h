@@ -1,0 +1,29 @@
+// Ranks that meet in a process group of torch.distributed: one that Python made, of gloo or of any
+// other backend that sends and receives host memory.
+//
+//   auto comm = make_c10d_communicator({group, group_of_gathers, group_of_reductions}, {});
+//
+// Every message is a send and a receive of bytes, so that all dtypes travel alike and sums are
+// ours: in fp32 and in rank order, with the bits of the other backends. Before the payload the
+// ranks compare what they are about to do. After a failure every operation fails with the same
+// error.
+//
+// CPU memory only: device memory goes through stage_device_memory() (staged.h).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "zeroshard/comm/communicator.h"
+#include "zeroshard/comm/options.h"
+
+namespace zeroshard {
+
+// The first group is the communicator's; each sibling takes the next one, since the order of
+// messages in a group is one. Nobody else may use them meanwhile.
+std::unique_ptr<Communicator> make_c10d_communicator(
+    std::vector<c10::intrusive_ptr<c10d::Backend>> groups, const CommOptions& options);
+
+}  // namespace zeroshard

@@ -1,0 +1,75 @@
+#include "zeroshard/comm/c10d_messages.h"
+
+#include <chrono>
+#include <utility>
+
+#include <ATen/ops/from_blob.h>
+
+#include "zeroshard/comm/faults.h"
+
+namespace zeroshard {
+namespace {
+
+constexpr int kTags = 1 << 30;
+
+// Sending asks for memory that could be written to, and does not write.
+at::Tensor bytes_over(const void* data, std::int64_t bytes) {
+  return at::from_blob(const_cast<void*>(data), {bytes}, at::kByte);
+}
+
+// What it throws is in the backend's words, and names no rank.
+bool has_ended_well(c10d::Work& work, std::chrono::milliseconds timeout) {
+  try {
+    return work.wait(timeout);
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+C10dMessages::C10dMessages(c10::intrusive_ptr<c10d::Backend> group, const CommOptions& options)
+    : group_(std::move(group)), options_(options) {}
+
+void C10dMessages::send(int peer, const void* data, std::int64_t bytes, Round& round) {
+  std::vector<at::Tensor> tensors{bytes_over(data, bytes)};
+  round.push_back({peer, group_->send(tensors, peer, next_tag_), tensors.front()});
+}
+
+void C10dMessages::receive(int peer, void* data, std::int64_t bytes, Round& round) {
+  std::vector<at::Tensor> tensors{bytes_over(data, bytes)};
+  round.push_back({peer, group_->recv(tensors, peer, next_tag_), tensors.front()});
+}
+
+void C10dMessages::exchange(std::int64_t bytes, const Source& source, const Target& target,
+                            Round& round) {
+  next_tag_ = (next_tag_ + 1) % kTags;
+  if (bytes == 0) return;
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (peer == rank()) continue;
+    receive(peer, target(peer), bytes, round);
+    send(peer, source(peer), bytes, round);
+  }
+}
+
+void C10dMessages::broadcast(const Piece& piece, int root, Round& round) {
+  next_tag_ = (next_tag_ + 1) % kTags;
+  if (piece.bytes() == 0) return;
+  if (rank() != root) return receive(root, piece.data, piece.bytes(), round);
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (peer != root) send(peer, piece.data, piece.bytes(), round);
+  }
+}
+
+void C10dMessages::wait(Round& round, const OperationTag& tag) const {
+  const auto begin = std::chrono::steady_clock::now();
+  for (const Pending& each : round) {
+    if (has_ended_well(*each.work, options_.timeout)) continue;
+    const bool silent = std::chrono::steady_clock::now() - begin >= options_.timeout;
+    if (silent) throw waited_too_long(tag, options_.timeout, {each.peer});
+    throw rank_gone(each.peer, tag);
+  }
+  round.clear();
+}
+
+}  // namespace zeroshard
