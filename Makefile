@@ -11,7 +11,8 @@ help:  ## list these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1|/' \
 	  | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
-demo: build  ## set up, build, and train a small model on two ranks (first time: about 15 minutes)
+demo: setup  ## set up, build, and train a small model on two ranks (first time: about 6 minutes)
+	@tools/build.sh release zeroshard_cli zeroshard_train
 	@tools/demo.sh
 
 test:  ## set up, build, and run every test but the slow ones (first time: about 30 minutes)
