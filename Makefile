@@ -11,7 +11,7 @@ help:  ## list these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1|/' \
 	  | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
-demo: setup  ## set up, build, and train a small model on two ranks (first time: about 6 minutes)
+demo: setup  ## set up, build, and train a small model on two ranks (first time: about 9 minutes)
 	@tools/build.sh release zeroshard_cli zeroshard_train
 	@tools/demo.sh
 
