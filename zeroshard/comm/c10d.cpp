@@ -4,14 +4,13 @@
 #include <array>
 #include <cstring>
 #include <exception>
-#include <string_view>
 #include <utility>
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/comm/c10d_messages.h"
 #include "zeroshard/comm/call.h"
-#include "zeroshard/comm/faults.h"
+#include "zeroshard/comm/greeting.h"
 #include "zeroshard/comm/rank_sum.h"
 #include "zeroshard/device/stream.h"
 
@@ -29,21 +28,6 @@ const std::byte* bytes_at(const void* data, std::int64_t offset) {
 std::byte* bytes_at(void* data, std::int64_t offset) {
   return static_cast<std::byte*>(data) + offset;
 }
-
-// An operation's tag as it travels.
-struct Header {
-  std::uint64_t sequence = 0;
-  std::uint64_t shape = 0;
-  std::int64_t bytes = 0;
-  Operation operation = Operation::barrier;
-  std::array<char, 100> label = {};  // cut where it is longer
-
-  explicit Header(const OperationTag& tag = {})
-      : sequence(tag.sequence), shape(tag.shape), bytes(tag.bytes), operation(tag.operation) {
-    std::copy_n(tag.label.data(), std::min(tag.label.size(), label.size() - 1), label.data());
-  }
-  OperationTag tag() const { return {sequence, operation, label.data(), shape, bytes}; }
-};
 
 // Sums parts of a bucket: while one is summed the next one is on its way.
 class PartSum {
@@ -136,7 +120,7 @@ class C10dCommunicator final : public QueuedCommunicator {
   void run(const Call& call) {
     try {
       if (failure_) std::rethrow_exception(failure_);
-      agree_on(call.tag);
+      agree_on(call);
       work_on(call);
       call.completion->finish();
     } catch (...) {
@@ -146,21 +130,17 @@ class C10dCommunicator final : public QueuedCommunicator {
   }
 
   // Also a barrier: nobody goes on before everybody is here.
-  void agree_on(const OperationTag& tag) {
-    const Header mine(tag);
-    std::vector<Header> theirs(static_cast<std::size_t>(world_size()));
+  void agree_on(const Call& call) {
+    const Greeting mine = greeting_of(call);
+    greetings_.assign(static_cast<std::size_t>(world_size()), mine);
     Round round;
     messages_.exchange(
-        sizeof(Header), [&](int) { return &mine; },
-        [&](int peer) { return &theirs[static_cast<std::size_t>(peer)]; }, round);
-    messages_.wait(round, tag);
-    for (int peer = 0; peer < world_size(); ++peer) {
-      if (peer == rank()) continue;
-      const OperationTag other = theirs[static_cast<std::size_t>(peer)].tag();
-      const bool same_name = other.operation == mine.operation && other.label == mine.tag().label;
-      if (other == mine.tag()) continue;
-      throw out_of_step({rank(), tag}, {peer, other}, same_name);
-    }
+        sizeof(Greeting), [&](int) { return &mine; },
+        [&](int peer) { return &greetings_[static_cast<std::size_t>(peer)]; }, round);
+    messages_.wait(round, call.tag);
+    const std::vector<bool> all_arrived(greetings_.size(), true);
+    const std::exception_ptr difference = disagreement_of(greetings_, all_arrived);
+    if (difference) std::rethrow_exception(difference);
   }
 
   void work_on(const Call& call) {
@@ -196,17 +176,19 @@ class C10dCommunicator final : public QueuedCommunicator {
   }
 
   void all_reduce_piece(const Call& call) {
+    std::vector<const void*> addends;
+    if (fits_greeting(call)) {
+      for (const Greeting& greeting : greetings_) addends.push_back(greeting.payload.data());
+      return combine(addends, call.piece, call.op);
+    }
     const std::int64_t bytes = call.piece.bytes();
     std::vector<std::byte> all(static_cast<std::size_t>(bytes * world_size()));
     const auto of_rank = [&](int peer) { return bytes_at(all.data(), peer * bytes); };
     Round round;
     messages_.exchange(
         bytes, [&](int) { return call.piece.data; }, of_rank, round);
-    if (bytes > 0) {
-      std::memcpy(of_rank(rank()), call.piece.data, static_cast<std::size_t>(bytes));
-    }
+    std::memcpy(of_rank(rank()), call.piece.data, static_cast<std::size_t>(bytes));
     messages_.wait(round, call.tag);  // nobody reads the piece any more
-    std::vector<const void*> addends;
     for (int peer = 0; peer < world_size(); ++peer) addends.push_back(of_rank(peer));
     combine(addends, call.piece, call.op);
   }
@@ -220,7 +202,8 @@ class C10dCommunicator final : public QueuedCommunicator {
   const std::shared_ptr<Groups> unused_;
   const CommOptions options_;
   C10dMessages messages_;
-  std::exception_ptr failure_;          // the worker's alone
+  std::vector<Greeting> greetings_;     // of the call under way, by rank
+  std::exception_ptr failure_;          // with the greetings the worker's alone
   Stream worker_ = Stream::make(kCpu);  // last: its work uses all the above
 };
 

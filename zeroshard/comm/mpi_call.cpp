@@ -17,15 +17,15 @@ MpiCall::MpiCall(Call call, MpiLink& link, int lane, std::int64_t& ended)
       open_with_(static_cast<std::size_t>(link.world_size())) {}
 
 void MpiCall::greet() {
-  MpiGreeting& own = greetings_[static_cast<std::size_t>(link_.rank())];
+  Greeting& own = greetings_[static_cast<std::size_t>(link_.rank())];
   own = greeting_of(call_);
   for (int peer = 0; peer < link_.world_size(); ++peer) {
     if (peer == link_.rank()) continue;
     const auto at = static_cast<std::size_t>(peer);
     const MpiLink::Address address{peer, greeting_tag(lane_)};
-    link_.receive(&greetings_[at], sizeof(MpiGreeting), address,
+    link_.receive(&greetings_[at], sizeof(Greeting), address,
                   {&greetings_missing_[at], &open_with_[at], &ended_});
-    link_.send(&own, sizeof(MpiGreeting), address, {&greetings_open_, &open_with_[at], &ended_});
+    link_.send(&own, sizeof(Greeting), address, {&greetings_open_, &open_with_[at], &ended_});
   }
 }
 
@@ -53,7 +53,7 @@ void MpiCall::begin(std::int64_t chunk_bytes, MpiStaging staging) {
 // An all-reduce of a few numbers; of a barrier's none.
 void MpiCall::combine_greetings() {
   std::vector<const void*> addends;
-  for (const MpiGreeting& greeting : greetings_) addends.push_back(greeting.payload.data());
+  for (const Greeting& greeting : greetings_) addends.push_back(greeting.payload.data());
   if (call_.piece.count > 0) combine(addends, call_.piece, call_.op);
 }
 

@@ -7,7 +7,7 @@
 
 #include "zeroshard/comm/call.h"
 #include "zeroshard/comm/control_frame.h"
-#include "zeroshard/comm/mpi_greeting.h"
+#include "zeroshard/comm/greeting.h"
 #include "zeroshard/comm/mpi_link.h"
 #include "zeroshard/comm/mpi_payload.h"
 
@@ -47,7 +47,7 @@ class MpiCall {
   MpiLink& link_;
   const int lane_;
   std::int64_t& ended_;
-  std::vector<MpiGreeting> greetings_;  // by rank
+  std::vector<Greeting> greetings_;  // by rank
   int greetings_open_ = 0;
   std::vector<int> greetings_missing_;  // 1 until the rank's has come
   std::vector<int> open_with_;          // messages under way, by rank

@@ -13,7 +13,7 @@
 namespace zeroshard {
 
 // One size for all, small enough for every transport to send at once.
-struct MpiGreeting {
+struct Greeting {
   std::uint64_t sequence = 0;
   std::uint64_t shape = 0;
   std::uint64_t label_hash = 0;  // of the whole label
@@ -24,16 +24,16 @@ struct MpiGreeting {
   std::array<char, 216> label = {};
   std::array<std::byte, 256> payload = {};
 };
-static_assert(sizeof(MpiGreeting) == 512);
+static_assert(sizeof(Greeting) == 512);
 
 // Whether all of the call's payload is in its greeting.
 bool fits_greeting(const Call& call);
 
-MpiGreeting greeting_of(const Call& call);
+Greeting greeting_of(const Call& call);
 
 // The CommError that names both sides where two ranks' greetings differ, else null. By rank; only
 // those that have `arrived` are looked at. Once all have, every rank comes to the same words.
-std::exception_ptr disagreement_of(const std::vector<MpiGreeting>& greetings,
+std::exception_ptr disagreement_of(const std::vector<Greeting>& greetings,
                                    const std::vector<bool>& arrived);
 
 }  // namespace zeroshard

@@ -1,4 +1,4 @@
-#include "zeroshard/comm/mpi_greeting.h"
+#include "zeroshard/comm/greeting.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace zeroshard {
 namespace {
 
-OperationTag tag_of(const MpiGreeting& greeting) {
+OperationTag tag_of(const Greeting& greeting) {
   return {.sequence = greeting.sequence,
           .operation = static_cast<Operation>(greeting.operation),
           .label = std::string(greeting.label.data(), greeting.label_bytes),
@@ -18,7 +18,7 @@ OperationTag tag_of(const MpiGreeting& greeting) {
           .bytes = greeting.bytes};
 }
 
-bool same_call(const MpiGreeting& a, const MpiGreeting& b) {
+bool same_call(const Greeting& a, const Greeting& b) {
   return a.sequence == b.sequence && a.operation == b.operation && a.label_hash == b.label_hash &&
          a.shape == b.shape;
 }
@@ -28,11 +28,11 @@ bool same_call(const MpiGreeting& a, const MpiGreeting& b) {
 bool fits_greeting(const Call& call) {
   if (call.tag.operation == Operation::barrier) return true;
   return call.tag.operation == Operation::all_reduce &&
-         call.piece.bytes() <= static_cast<std::int64_t>(sizeof(MpiGreeting::payload));
+         call.piece.bytes() <= static_cast<std::int64_t>(sizeof(Greeting::payload));
 }
 
-MpiGreeting greeting_of(const Call& call) {
-  MpiGreeting greeting;
+Greeting greeting_of(const Call& call) {
+  Greeting greeting;
   greeting.sequence = call.tag.sequence;
   greeting.shape = call.tag.shape;
   greeting.bytes = call.tag.bytes;
@@ -48,13 +48,13 @@ MpiGreeting greeting_of(const Call& call) {
   return greeting;
 }
 
-std::exception_ptr disagreement_of(const std::vector<MpiGreeting>& greetings,
+std::exception_ptr disagreement_of(const std::vector<Greeting>& greetings,
                                    const std::vector<bool>& arrived) {
   std::size_t first = 0;
   while (!arrived[first]) ++first;
   for (std::size_t rank = first + 1; rank < greetings.size(); ++rank) {
-    const MpiGreeting& one = greetings[first];
-    const MpiGreeting& other = greetings[rank];
+    const Greeting& one = greetings[first];
+    const Greeting& other = greetings[rank];
     if (!arrived[rank] || same_call(one, other)) continue;
     const bool same_name = one.operation == other.operation && one.label_hash == other.label_hash;
     return std::make_exception_ptr(out_of_step({static_cast<int>(first), tag_of(one)},
