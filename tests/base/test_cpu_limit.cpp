@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "tests/support/temporary_folder.h"
 #include "zeroshard/base/cpu_limit.h"
 
 namespace zeroshard {
@@ -17,13 +18,6 @@ namespace fs = std::filesystem;
 // A root folder with a /sys/fs/cgroup of our own.
 class CpuLimit : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "zeroshard_cpu_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   void write(const std::string& path, const std::string& text) {
     const fs::path file = root_ / "sys/fs/cgroup" / path;
     fs::create_directories(file.parent_path());
@@ -35,7 +29,8 @@ class CpuLimit : public testing::Test {
     write(folder + "/cpu.cfs_period_us", std::to_string(period));
   }
 
-  fs::path root_;
+  const test::TemporaryFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(CpuLimit, NoFilesNoLimit) {

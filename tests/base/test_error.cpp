@@ -49,5 +49,12 @@ TEST(Error, AllAreCaughtAsTheBase) {
   EXPECT_THROW(throw error_with<CommError>("gone"), std::runtime_error);
 }
 
+TEST(Error, TorchsStackTracesAreNotShown) {
+  const auto thrown = std::make_exception_ptr(std::runtime_error(
+      "sizes differ\nException raised from add at a.cpp:7 (most recent call first):\nframe #0"));
+  EXPECT_EQ(message_of(thrown), "sizes differ");
+  EXPECT_EQ(message_of(std::make_exception_ptr(std::runtime_error("two\nlines"))), "two\nlines");
+}
+
 }  // namespace
 }  // namespace zeroshard

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tests/support/run_program.h"
+#include "tests/support/temporary_folder.h"
 
 namespace zeroshard::test {
 namespace {
@@ -25,9 +26,6 @@ constexpr const char* kNoLauncher =
 class TrainVerb : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "zeroshard_train_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
     fs::create_directories(root_ / "bin");
     fs::create_directories(root_ / "libexec/zeroshard");
     fs::copy_file(ZEROSHARD_BINARY, root_ / "bin/zeroshard");
@@ -36,10 +34,7 @@ class TrainVerb : public testing::Test {
     write("small.json", R"({"train_batch_size": 8})");
   }
 
-  void TearDown() override {
-    chmod((root_ / "locked").c_str(), 0755);
-    fs::remove_all(root_);
-  }
+  void TearDown() override { chmod((root_ / "locked").c_str(), 0755); }
 
   std::string write(const std::string& name, const std::string& contents) const {
     fs::create_directories((root_ / name).parent_path());
@@ -73,7 +68,8 @@ class TrainVerb : public testing::Test {
         << "missing: " << says << "\nin: " << finished.err;
   }
 
-  fs::path root_;
+  const TemporaryFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(TrainVerb, BecomesTheTrainingProgramWithTheSameWords) {

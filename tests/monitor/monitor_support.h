@@ -8,30 +8,19 @@
 #include <string>
 #include <vector>
 
-#include <stdlib.h>
-
+#include "tests/support/temporary_folder.h"
 #include "zeroshard/base/error.h"
 
 namespace zeroshard::testing {
 
+// As text, which is what the monitors take.
 class TemporaryFolder {
  public:
-  TemporaryFolder()
-      : path_((std::filesystem::temp_directory_path() / "zeroshard_monitor_XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("cannot make " + path_);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  std::string path() const { return folder_.path().string(); }
+  std::string operator/(const std::string& name) const { return (folder_ / name).string(); }
 
  private:
-  std::string path_;
+  test::TemporaryFolder folder_;
 };
 
 inline std::string read_text(const std::string& path) {

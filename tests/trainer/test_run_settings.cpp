@@ -1,11 +1,9 @@
 // What a run is decided to be, and what it says of that.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
+#include "tests/support/run_program.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/trainer/run_settings.h"
 
@@ -14,14 +12,10 @@ namespace {
 
 // A run with this configuration.
 RunSettings run_with(const std::string& config, RunFacts facts, TrainOptions options = {}) {
-  const auto path =
-      std::filesystem::temp_directory_path() / ("zs_run_settings_" + std::to_string(getpid()));
-  std::ofstream(path) << config;
-  options.config = path;
+  const test::TemporaryFile file(config);
+  options.config = file.path();
   facts.sample_count = std::max<std::int64_t>(facts.sample_count, 100);
-  RunSettings run = resolve_run(options, facts);
-  std::filesystem::remove(path);
-  return run;
+  return resolve_run(options, facts);
 }
 
 bool assumes(const RunSettings& run, const std::string& part) {

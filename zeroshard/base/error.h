@@ -23,8 +23,7 @@ struct Fault {
 // `[area] what: value; remedy`, leaving out the parts that are empty.
 std::string format_fault(std::string_view area, const Fault& fault);
 
-// What an exception says, whatever its type.
-// Without the stack trace that torch's exceptions carry.
+// What an exception says, whatever its type, without the stack trace that torch's carry.
 std::string message_of(const std::exception_ptr& error);
 
 // The base of all of ours. `exit_code()` is what a command line should end with.

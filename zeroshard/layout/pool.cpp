@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/layout/alignment.h"
@@ -52,12 +53,13 @@ SlotOfSize choose_classes(const std::vector<SizedPhase>& phases) {
     for (const std::int64_t bytes : phase.visit_bytes) slot_of[bytes] = bytes;
   }
   std::int64_t pool_bytes = bytes_of(count_slots(phases, slot_of));
-  for (auto larger = slot_of.rbegin(), size = larger; size != slot_of.rend(); larger = size++) {
-    if (size == larger) continue;
-    size->second = larger->second;
+  std::optional<std::int64_t> larger_slot;
+  for (auto size = slot_of.rbegin(); size != slot_of.rend(); ++size) {
+    size->second = larger_slot.value_or(size->first);
     const std::int64_t joined = bytes_of(count_slots(phases, slot_of));
     if (joined >= pool_bytes) size->second = size->first;
     pool_bytes = std::min(pool_bytes, joined);
+    larger_slot = size->second;
   }
   return slot_of;
 }

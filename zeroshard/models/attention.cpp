@@ -27,7 +27,7 @@ torch::Tensor AttentionImpl::forward(const torch::Tensor& x, const Angles& angle
   } else {
     parts = all.split_with_sizes({heads, kv_heads, kv_heads}, 2);
   }
-  const bool widened = x.is_cpu() && widens(x.scalar_type());
+  const bool widened = widens(x);
   for (torch::Tensor& part : parts) {
     part = part.transpose(1, 2);
     if (widened) part = part.to(at::kFloat);

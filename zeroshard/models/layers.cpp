@@ -16,7 +16,7 @@ constexpr double kNormEpsilon = 1e-5;  // GPT-2's and Llama's
 
 torch::Tensor apply_linear(const torch::Tensor& x, const torch::Tensor& weight,
                            const torch::Tensor& bias) {
-  if (x.is_cpu() && widens(x.scalar_type())) return widened_linear(x, weight, bias);
+  if (widens(x)) return widened_linear(x, weight, bias);
   return at::linear(x, weight, bias);
 }
 

@@ -47,15 +47,16 @@ struct WidenedLinear : torch::autograd::Function<WidenedLinear> {
 
 }  // namespace
 
-bool widens(at::ScalarType dtype) {
+bool widens(const torch::Tensor& tensor) {
+  if (!tensor.is_cpu()) return false;
 #if defined(__x86_64__)
   static const bool bf16 =
       __builtin_cpu_supports("avx512bf16") == 0 && __builtin_cpu_supports("amx-bf16") == 0;
   static const bool fp16 = __builtin_cpu_supports("avx512fp16") == 0;
+  const at::ScalarType dtype = tensor.scalar_type();
   return dtype == at::kBFloat16 ? bf16 : dtype == at::kHalf && fp16;
 #else
-  static_cast<void>(dtype);  // not measured elsewhere: torch's own way
-  return false;
+  return false;  // not measured elsewhere: torch's own way
 #endif
 }
 

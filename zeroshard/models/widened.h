@@ -7,8 +7,8 @@
 
 namespace zeroshard::models {
 
-// Whether products of this dtype are widened on this CPU.
-bool widens(at::ScalarType dtype);
+// Whether products with this tensor are widened: it is 16-bit, and on a CPU that has no better way.
+bool widens(const torch::Tensor& tensor);
 
 // x W^T + b. Only the 16-bit tensors are kept for backward. A `bias` that is undefined adds
 // nothing.
