@@ -10,6 +10,9 @@
 #      ZeroshardTorch_REASON (why not), target zeroshard::torch
 
 set(_zt_python "${ZEROSHARD_TORCH_PYTHON}")
+if(NOT _zt_python AND SKBUILD)
+  set(_zt_python "${Python_EXECUTABLE}")  # the one that runs pip
+endif()
 if(NOT _zt_python)
   find_program(_zt_python_found NAMES python python3 NO_CACHE NO_DEFAULT_PATH
                PATHS "${CMAKE_CURRENT_LIST_DIR}/../.venv/bin")
@@ -27,11 +30,17 @@ set(ZeroshardTorch_ROOT "")
 set(ZeroshardTorch_VERSION "")
 set(ZeroshardTorch_CUDA "none")
 if(_zt_python)
-  # Three lines on success: folder, version, CUDA. One sentence on stderr otherwise.
-  execute_process(
-    COMMAND "${_zt_python}" "${_zt_script}"
-    OUTPUT_VARIABLE _zt_out ERROR_VARIABLE ZeroshardTorch_REASON RESULT_VARIABLE _zt_result
-    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
+  # Three lines on success: folder, version, CUDA. One sentence on stderr otherwise. A second try
+  # without PYTHONPATH: by it, pip's isolated builds hide the environment's packages.
+  foreach(_zt_option IN ITEMS "" "-E")
+    execute_process(
+      COMMAND "${_zt_python}" ${_zt_option} "${_zt_script}"
+      OUTPUT_VARIABLE _zt_out ERROR_VARIABLE ZeroshardTorch_REASON RESULT_VARIABLE _zt_result
+      OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
+    if(_zt_result EQUAL 0)
+      break()
+    endif()
+  endforeach()
   if(_zt_result EQUAL 0)
     string(REPLACE "\n" ";" _zt_out "${_zt_out}")
     list(GET _zt_out 0 ZeroshardTorch_ROOT)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets up what a build needs: Debian packages, and a torch to compile against. `make setup`.
+# tools/setup.sh [python]: sets up what a build needs: Debian packages, and a torch to compile against.
+# With `python` also what the tests of the Python package run: all of torch, and clients of it.
 #
 # Running it again is free: what it finds is kept in build/setup/, keyed on the lists in
 # tools/requirements/ and on this script. What is present already (a torch of $PYTHON or of the
@@ -8,25 +9,29 @@
 # In:  PYTHON (default python3), VIRTUAL_ENV, ZEROSHARD_EXTRA_PREFIX (a folder with include/)
 # Out: build/setup/torch_python, the interpreter whose torch to use (empty: none)
 # Exit: 0 ready; 1 an installation failed; 2 packages are missing and may not be installed.
+# Python packages that cannot be had are no failure: it says so, and their tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python=${PYTHON:-python3}
+extra=${1:-}
 state=build/setup
+stamp=$state/stamp$extra
 log=$state/log
 
 say() { echo "setup: $*"; }
 die() { local code=$1; shift; echo "setup: $*" >&2; exit "$code"; }
+[[ -z $extra || $extra == python ]] || die 2 "usage: tools/setup.sh [python]"
 
 # --- Is everything as the last run left it? ------------------------------------------------------
 mkdir -p $state
-key=$({ cat tools/requirements/*.txt tools/setup.sh tools/find_torch.py
+key=$({ cat tools/requirements/*.txt tools/setup.sh tools/find_torch.py tools/missing_packages.py
         echo "$python ${VIRTUAL_ENV:-} ${ZEROSHARD_EXTRA_PREFIX:-} $PATH"; } | cksum)
-if [[ -f $state/stamp && $(<$state/stamp) == "$key" ]] &&
+if [[ -f $stamp && $(<"$stamp") == "$key" ]] &&
    torch_python=$(<$state/torch_python) && [[ -z $torch_python || -x $torch_python ]]; then
   exit 0
 fi
-rm -f $state/stamp
+rm -f "$stamp"
 
 # --- Debian packages ------------------------------------------------------------------------------
 present() {  # KIND WHAT
@@ -34,6 +39,8 @@ present() {  # KIND WHAT
     command) command -v "$2" >/dev/null ;;
     module) "$python" -c "import $2" 2>/dev/null ;;
     file) compgen -G "$2" >/dev/null ;;
+    python-header) "$python" -c "import os, sys, sysconfig as s
+sys.exit(not os.path.exists(os.path.join(s.get_path('include'), '$2')))" 2>/dev/null ;;
     header)
       local folder
       for folder in ${ZEROSHARD_EXTRA_PREFIX:+"$ZEROSHARD_EXTRA_PREFIX/include"} \
@@ -116,5 +123,26 @@ if [[ -z $torch_python ]]; then
 fi
 
 echo "$torch_python" >$state/torch_python
-echo "$key" >$state/stamp
+
+# --- What the Python tests run --------------------------------------------------------------------
+# Only our own .venv is changed; in another environment that is the user's to do.
+pip_install=(-m pip install --quiet --disable-pip-version-check -r tools/requirements/python_tests.txt)
+finished=yes
+if [[ $extra == python ]]; then
+  if [[ $torch_python == "$PWD/.venv/bin/python" ]] &&
+     [[ $(cat .venv/zeroshard-test-pins 2>/dev/null) != "$(cksum <tools/requirements/python_tests.txt)" ]]; then
+    say "installing what the Python tests run into .venv (about 2 GB, one to three minutes)"
+    if "$torch_python" "${pip_install[@]}" >>$log 2>&1; then
+      cksum <tools/requirements/python_tests.txt >.venv/zeroshard-test-pins
+    else
+      finished=no
+      say "going on without the Python tests: pip failed ($(grep -i '^error' $log | tail -n 1); see $log)"
+    fi
+  elif ! missing=$("$torch_python" tools/missing_packages.py tools/requirements/python_tests.txt); then
+    finished=no
+    say "going on without the Python tests: $missing; to have them run: $torch_python ${pip_install[*]}"
+  fi
+fi
+
+[[ $finished == no ]] || echo "$key" >"$stamp"
 say "ready: torch $(sed -n 2p <<<"$found") of $torch_python"

@@ -11,7 +11,7 @@ trap 'code=$?; (( code == 0 )) || echo "$name: FAILED in stage \"$stage\" after 
 begin() { stage=$1; echo "== $stage${2:+ ($2)}  [$SECONDS s]"; }
 
 begin "set-up"
-tools/setup.sh
+if [[ $kind == fast ]]; then tools/setup.sh; else tools/setup.sh python; fi
 
 begin "gates" "format, layers, sizes"
 for gate in check_format check_layers check_sizes; do

@@ -21,9 +21,9 @@ class Setup(TreeTest):
     def setUp(self):
         super().setUp()
         shutil.copytree(ROOT / "tools", self.root / "tools")
-        # Fuzz runtimes are found by path; here they are always there.
+        # Found by path: the fuzz runtimes, and Python's headers. Here they are always there.
         table = self.root / "tools/requirements/debian.txt"
-        table.write_text(re.sub(r"file /usr.*", "file tools/setup.sh", table.read_text()))
+        table.write_text(re.sub(r"file /usr.*|python-header .*", "file tools/setup.sh", table.read_text()))
         for name in PLUMBING:
             self.link(name, shutil.which(name))
         for name in TOOLS:
@@ -57,7 +57,7 @@ class Setup(TreeTest):
                       '  *"-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python; exit 0;;\nesac\n'
                       f'PYTHONPATH={self.root}/packages exec {REAL_PYTHON} -S "$@"')
 
-    def setup_sh(self, **variables):
+    def setup_sh(self, *arguments, **variables):
         environment = {"PATH": str(self.root / "bin"), "CALLS": str(self.calls),
                        "ZEROSHARD_EXTRA_PREFIX": str(self.root / "extra"), "HOME": str(self.root)}
         options = {"user": 65534, "group": 65534} if variables.pop("nobody", False) else {}
@@ -65,7 +65,7 @@ class Setup(TreeTest):
             for folder, _, files in os.walk(self.root):
                 for name in [folder, *(os.path.join(folder, file) for file in files)]:
                     os.chown(name, 65534, 65534, follow_symlinks=False)
-        return run(self.root / "tools/setup.sh", env=environment | variables, **options)
+        return run(self.root / "tools/setup.sh", *arguments, env=environment | variables, **options)
 
     def test_everything_present_calls_no_apt_and_the_second_run_is_silent(self):
         first = self.setup_sh()
@@ -135,6 +135,24 @@ class Setup(TreeTest):
     def test_an_old_torch_is_not_used(self):
         self.python(torch="2.10.1")
         self.assert_fails(self.setup_sh(), "installing torch into .venv")
+
+    def test_python_tests_of_another_environment_are_left_out_and_nothing_is_installed(self):
+        for _ in range(2):  # said each time: the tests are skipped each time
+            done = self.setup_sh("python")
+            self.assert_passes(done)
+            self.assertRegex(done.stdout, "going on without the Python tests: .* has no .*pytest")
+            self.assertRegex(done.stdout, "to have them run: .*/python3 -m pip install .*python_tests.txt\n")
+            self.assertNotIn("no route", done.stdout)
+
+    def test_python_tests_without_network_are_left_out(self):
+        self.write(".venv/bin/python", (self.root / "bin/python3").read_text()).chmod(0o755)
+        self.write(".venv/zeroshard-pins", run("sh", "-c", f"cksum <{ROOT}/tools/requirements/python.txt").stdout)
+        self.stand_in("python3", f'exec {REAL_PYTHON} -S "$@"')  # so that torch is .venv's
+        for _ in range(2):
+            done = self.setup_sh("python")
+            self.assert_passes(done)
+            self.assertIn("without the Python tests: pip failed (ERROR: no route to host;", done.stdout)
+        self.assertNotIn("Python tests", self.setup_sh().stdout)
 
 
 if __name__ == "__main__":

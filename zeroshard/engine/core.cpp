@@ -80,7 +80,8 @@ FlatUnitOptions Core::unit_options(const EngineOptions& options, const UnitSpec&
       .world_size = comm.world_size(),
       .dtype = mixed ? std::nullopt : std::optional(options.precision.model()),
       .resident = stage.parameters == Placement::replicated || comm.world_size() == 1 || persistent,
-      .poison = options.zero.debug_poison};
+      .poison = options.zero.debug_poison,
+      .empties_released = options.empties_released};
 }
 
 Core::Core(const std::vector<UnitSpec>& units, const EngineOptions& options, Communicator& comm)
@@ -133,10 +134,13 @@ void Core::make_states() {
   }
   int moments = 0;
   for (const OptimizerOptions& group : options_.groups) {
-    moments = std::max(moments, moments_per_parameter(group));
+    if (!options_.update) moments = std::max(moments, moments_per_parameter(group));
   }
-  states_ = std::make_unique<OptimizerStates>(pointers(flat_), std::move(ids), moments, stage_,
-                                              *memory_, pool_);
+  states_ =
+      std::make_unique<OptimizerStates>(pointers(flat_), ids, moments, stage_, *memory_, pool_);
+  if (options_.update) {
+    master_segments_ = master_segments_of(pointers(flat_), ids, *states_, stage_);
+  }
 }
 
 // The same arithmetic as the planner's, over what the units have become.
@@ -336,6 +340,20 @@ void Core::check_root() const {
   if (root_) flat_[*root_]->check_intact();
 }
 
-bool Core::at_boundary() const { return (micro_steps_ + 1) % options_.accumulation_steps == 0; }
+bool Core::at_boundary() const {
+  return boundary_.value_or((micro_steps_ + 1) % options_.accumulation_steps == 0);
+}
+
+void Core::set_accumulation_steps(std::int64_t steps) {
+  const std::lock_guard lock(mutex_);
+  ZS_CHECK_GT(steps, 0, "micro-steps per step");
+  ZS_CHECK(micro_steps_ == 0, "micro-steps per step change between steps");
+  options_.accumulation_steps = steps;
+}
+
+void Core::set_boundary(std::optional<bool> boundary) {
+  const std::lock_guard lock(mutex_);
+  boundary_ = boundary;
+}
 
 }  // namespace zeroshard

@@ -27,6 +27,7 @@
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gatherer.h"
 #include "zeroshard/engine/gradient_hooks.h"
+#include "zeroshard/engine/master_segments.h"
 #include "zeroshard/engine/optimizer_states.h"
 #include "zeroshard/engine/options.h"
 #include "zeroshard/engine/reducer.h"
@@ -48,6 +49,12 @@ struct EngineOptions {
   Device device = kCpu;
   int threads = 0;         // of the optimizer; 0: one per usable CPU
   Trace* trace = nullptr;  // of what happens when, if any; it outlives the engine
+  // Instead of our kernels: updates the masters of core.master_segments() from their gradients,
+  // unscaled and clipped (undefined where no rank had one). It has no moments of ours.
+  std::function<void(const std::vector<at::Tensor>& gradients)> update = {};
+  // A released parameter has no elements, rather than a shape and no memory. It is then safe to
+  // copy, print and count, which matters where others do so: in Python.
+  bool empties_released = false;
 };
 
 struct StepResult {
@@ -95,9 +102,19 @@ class Core {
   std::size_t recompute_holds() const { return recompute_held_.size(); }
 
   // Scales, differentiates, reduces. The loss is one number.
-  void backward(const at::Tensor& loss);
+  struct BackwardOptions {
+    bool averages = true;      // over the micro-steps of a step; else the loss is so already
+    bool keeps_graph = false;  // to be differentiated once more
+  };
+  void backward(const at::Tensor& loss) { backward(loss, BackwardOptions{}); }
+  void backward(const at::Tensor& loss, const BackwardOptions& options);
   // Acts at the accumulation boundary.
   StepResult step();
+  // The caller knows whether what follows is the last micro-step of its step; unset: it is counted.
+  void set_boundary(std::optional<bool> boundary);
+  bool at_boundary() const;
+  // From the next step on. Between steps.
+  void set_accumulation_steps(std::int64_t steps);
   // Finishes everything asynchronous: parameters and states read as after step().
   void quiesce();
 
@@ -105,6 +122,10 @@ class Core {
   // over what was written into them, by all ranks or by rank `from`.
   void gather_full(std::size_t unit);
   void release_full(std::size_t unit, bool changed, int from = -1);
+  // Masters were written by each rank: parameters follow, on all ranks. Collective.
+  void adopt_masters();
+  // Blocks until what backward has brought so far is reduced.
+  void finish_reductions();
   // Every rank writes what it holds; masters follow. No message.
   void fill_parameters(const ParameterFiller& fill);
 
@@ -112,8 +133,13 @@ class Core {
   const std::shared_ptr<CoreLink>& link() const { return link_; }
   const FlatUnit& unit(std::size_t index) const { return *flat_[index]; }
   const OptimizerStates& states() const { return *states_; }
+  OptimizerStates& states() { return *states_; }
+  // What an update that is not ours works on; empty where ours does.
+  const std::vector<MasterSegment>& master_segments() const { return master_segments_; }
   std::vector<OptimizerOptions>& parameter_groups() { return options_.groups; }
   const LossScaler& scaler() const { return scaler_; }
+  LossScaler& scaler() { return scaler_; }
+  const Reducer& reducer() const { return *reducer_; }
   MemoryLedger& memory() const { return memory_->ledger(); }
   TrafficLedger& traffic() { return traffic_; }
   Communicator& comm() { return *gathers_; }
@@ -138,7 +164,6 @@ class Core {
   void skip_in_backward(std::size_t unit);
   void finish_unit(std::size_t unit);
   void finish_open_unit(std::size_t unit);
-  bool at_boundary() const;
   bool stage_keeps_local() const { return stage_.gradients_accumulating == Placement::partial; }
   void do_what_others_did();
   void wait_for_reductions();
@@ -151,6 +176,9 @@ class Core {
   Agreement agree();
   double own_sum_of_squares();
   void apply(const Agreement& agreed, float factor);
+  void note_without_gradient(const std::vector<std::vector<bool>>& present);
+  void update_by_kernels(const std::vector<std::vector<bool>>& present, float factor);
+  void update_by_caller(const std::vector<std::vector<bool>>& present, float factor);
   bool order_changed() const;
   void adopt_order();
 
@@ -182,6 +210,8 @@ class Core {
   std::vector<std::size_t> recompute_held_;
   UnitSpans spans_;
   std::int64_t micro_steps_ = 0;  // step() calls since the last boundary
+  std::optional<bool> boundary_;  // what the caller says
+  std::vector<MasterSegment> master_segments_;
   std::vector<std::string> without_gradient_;
 };
 

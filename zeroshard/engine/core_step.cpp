@@ -32,7 +32,7 @@ void refuse_unfit(const at::Tensor& loss) {
 
 }  // namespace
 
-void Core::backward(const at::Tensor& loss) {
+void Core::backward(const at::Tensor& loss, const BackwardOptions& options) {
   refuse_unfit(loss);
   {
     const std::lock_guard lock(mutex_);
@@ -40,9 +40,10 @@ void Core::backward(const at::Tensor& loss) {
     if (in_backward_) throw StateError({.what = "backward() was called inside a backward"});
     begin_backward();
   }
-  const double scale = scaler_.scale() / static_cast<double>(options_.accumulation_steps);
+  const auto parts = options.averages ? static_cast<double>(options_.accumulation_steps) : 1.0;
   try {
-    torch::autograd::backward({loss}, {at::full_like(loss, scale)});
+    torch::autograd::backward({loss}, {at::full_like(loss, scaler_.scale() / parts)},
+                              options.keeps_graph);
   } catch (...) {
     const std::lock_guard lock(mutex_);
     drop_backward();
@@ -150,30 +151,60 @@ Core::Agreement Core::agree() {
   return agreed;
 }
 
-// In forward order: the next forward waits for each unit as it comes to it, and for no more.
 void Core::apply(const Agreement& agreed, float factor) {
   reducer_->wait();
-  const UpdateSettings settings{options_.groups, factor};
-  without_gradient_.clear();
+  std::vector<std::vector<bool>> present;  // by unit and parameter
   auto next = agreed.present.begin();
-  for (std::size_t i = 0; i < flat_.size(); ++i) {
-    const auto count = static_cast<std::ptrdiff_t>(flat_[i]->parameters().size());
-    const std::vector<bool> present(next, next + count);
+  for (const auto& unit : flat_) {
+    const auto count = static_cast<std::ptrdiff_t>(unit->parameters().size());
+    present.emplace_back(next, next + count);
     next += count;
-    for (std::size_t p = 0; p < present.size(); ++p) {
+  }
+  note_without_gradient(present);
+  options_.update ? update_by_caller(present, factor) : update_by_kernels(present, factor);
+  if (root_) gatherer_->wait(*root_);  // nobody will announce its use
+}
+
+void Core::note_without_gradient(const std::vector<std::vector<bool>>& present) {
+  without_gradient_.clear();
+  for (std::size_t i = 0; i < flat_.size(); ++i) {
+    for (std::size_t p = 0; p < present[i].size(); ++p) {
       const NamedParameter& parameter = flat_[i]->parameters()[p];
-      if (!present[p] && parameter.tensor.requires_grad()) {
+      if (!present[i][p] && parameter.tensor.requires_grad()) {
         without_gradient_.push_back(parameter.name);
       }
     }
+  }
+}
+
+// In forward order: the next forward waits for each unit as it comes to it, and for no more.
+void Core::update_by_kernels(const std::vector<std::vector<bool>>& present, float factor) {
+  const UpdateSettings settings{options_.groups, factor};
+  for (std::size_t i = 0; i < flat_.size(); ++i) {
     gatherer_->wait(i);
     {
       const Trace::Scope scope(options_.trace, Lane::optimizer, "update", flat_[i]->name());
-      states_->update(i, reducer_->units()[i], present, settings);
+      states_->update(i, reducer_->units()[i], present[i], settings);
     }
     if (stage_.optimizer_states == Placement::sharded) gatherer_->refresh(i);
   }
-  if (root_) gatherer_->wait(*root_);  // nobody will announce its use
+}
+
+void Core::update_by_caller(const std::vector<std::vector<bool>>& present, float factor) {
+  gatherer_->wait_for_all();
+  std::vector<at::Tensor> gradients;
+  for (const MasterSegment& segment : master_segments_) {
+    gradients.push_back(
+        master_gradient(segment, reducer_->units()[segment.unit], present[segment.unit], factor));
+  }
+  {
+    const Trace::Scope scope(options_.trace, Lane::optimizer, "update");
+    options_.update(gradients);
+  }
+  for (std::size_t i = 0; i < flat_.size(); ++i) {
+    states_->write_parameters(i);
+    if (stage_.optimizer_states == Placement::sharded) gatherer_->refresh(i);
+  }
 }
 
 bool Core::order_changed() const {
@@ -226,6 +257,23 @@ void Core::release_full(std::size_t unit, bool changed, int from) {
   }
   gatherer_->unhold(unit);
   gatherer_->trim();
+}
+
+void Core::adopt_masters() {
+  const std::lock_guard lock(mutex_);
+  const at::NoGradGuard no_grad;
+  gatherer_->finish_phase();
+  gatherer_->wait_for_all();
+  for (std::size_t unit = 0; unit < flat_.size(); ++unit) {
+    states_->write_parameters(unit);
+    if (stage_.optimizer_states == Placement::sharded) gatherer_->refresh(unit);
+  }
+  gatherer_->wait_for_all();
+}
+
+void Core::finish_reductions() {
+  const std::lock_guard lock(mutex_);
+  reducer_->wait_for_own_spans();
 }
 
 void Core::fill_parameters(const ParameterFiller& fill) {

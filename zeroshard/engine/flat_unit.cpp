@@ -6,6 +6,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
@@ -51,6 +53,7 @@ FlatUnit::FlatUnit(const UnitSpec& spec, const FlatUnitOptions& options,
     poison_ = at::full({gathered_bytes() / 4 + 1}, std::numeric_limits<float>::quiet_NaN(), floats);
   }
   for (std::size_t index = 0; index < groups_.size(); ++index) make_group(index);
+  if (!options_.resident) show_shapes(false);
 }
 
 FlatUnit::~FlatUnit() {
@@ -146,6 +149,23 @@ void FlatUnit::point_at(Group& group, void* data) const {
       c10::DataPtr(data, to_torch(device_)));
 }
 
+// Only the leaf's own metadata: views of it, and the shapes that autograd has noted, are others'.
+void FlatUnit::show_shapes(bool shown) {
+  if (!options_.empties_released) return;
+  if (accumulators_.empty()) {
+    for (const NamedParameter& parameter : parameters_) {
+      if (!parameter.tensor.requires_grad()) continue;
+      accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameter.tensor));
+    }
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    c10::TensorImpl* const leaf = parameters_[i].tensor.unsafeGetTensorImpl();
+    leaf->set_allow_tensor_metadata_change(true);
+    leaf->set_sizes_contiguous(shown ? at::IntArrayRef(layout_.parameters()[i].dims)
+                                     : at::IntArrayRef({0}));
+  }
+}
+
 void* FlatUnit::shard(std::size_t group) const {
   const Group& of = groups_[group];
   const std::int64_t offset = options_.resident ? options_.rank * of.shard_bytes : 0;
@@ -174,12 +194,14 @@ void FlatUnit::begin_gather(void* full_memory) {
     point_at(groups_[i],
              static_cast<std::byte*>(full_memory) + layout_.groups()[i].gathered_offset_bytes);
   }
+  show_shapes(true);
 }
 
 void FlatUnit::release() {
   ZS_CHECK(!resident(), "unit {} is never released", name());
   move_to(state_, ParameterState::sharded, name());
   for (std::size_t i = 0; i < groups_.size(); ++i) point_at(groups_[i], released_data(i));
+  show_shapes(false);
 }
 
 void FlatUnit::take_over_full() {

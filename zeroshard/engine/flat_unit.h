@@ -43,6 +43,7 @@ struct FlatUnitOptions {
   // Whether the rank keeps full parameters at all times, and not just its shard.
   bool resident = true;
   bool poison = false;  // on an accelerator, where no address faults: released memory reads as NaN
+  bool empties_released = false;  // a released parameter has no elements
 
   bool operator==(const FlatUnitOptions&) const = default;
 };
@@ -117,11 +118,13 @@ class FlatUnit {
   void copy_values(const FlatGroup& group, const at::Tensor& into) const;
   void make_views(const FlatGroup& group, const at::Tensor& flat);
   void point_at(Group& group, void* data) const;
+  void show_shapes(bool shown);
   void* released_data(std::size_t group) const;
 
   UnitLayout layout_;
   std::vector<NamedParameter> parameters_;
   std::vector<bool> trainable_;
+  std::vector<std::shared_ptr<void>> accumulators_;  // autograd's, which note the full shapes
   FlatUnitOptions options_;
   std::shared_ptr<StateMemory> memory_;
   Device device_;

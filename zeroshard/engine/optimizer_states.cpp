@@ -78,6 +78,17 @@ void OptimizerStates::refresh_masters(std::size_t unit) {
   }
 }
 
+void OptimizerStates::write_parameters(std::size_t unit) {
+  const Unit& of = units_[unit];
+  for (std::size_t group = 0; group < of.groups.size(); ++group) {
+    if (!of.groups[group].master) continue;
+    const GroupStates from = states(unit, group);
+    tensor_over(owned_parameters(of, group), from.owned_numel,
+                of.flat->layout().groups()[group].dtype, memory_.device())
+        .copy_(tensor_over(from.master, from.owned_numel, DType::fp32, memory_.device()));
+  }
+}
+
 OptimizerStates::GroupStates OptimizerStates::states(std::size_t unit, std::size_t group) const {
   const Unit& of = units_[unit];
   const Group& made = of.groups[group];

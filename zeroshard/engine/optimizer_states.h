@@ -37,6 +37,9 @@ class OptimizerStates {
   // buffer is there.
   void refresh_masters(std::size_t unit);
 
+  // Parameters take the masters' values, after somebody has written those.
+  void write_parameters(std::size_t unit);
+
   // One group's states, for checkpoints and tests: fp32 and owned_numel long. The master of an fp32
   // group is the parameter itself.
   struct GroupStates {
@@ -47,6 +50,12 @@ class OptimizerStates {
   GroupStates states(std::size_t unit, std::size_t group) const;
   std::int64_t steps(std::size_t unit, std::size_t parameter) const {
     return units_[unit].steps[parameter];
+  }
+  void set_steps(std::size_t unit, std::size_t parameter, std::int64_t steps) {
+    units_[unit].steps[parameter] = steps;
+  }
+  int group_id(std::size_t unit, std::size_t parameter) const {
+    return units_[unit].group_ids[parameter];
   }
 
  private:

@@ -1,0 +1,15 @@
+# Script: makes every entry of SOURCE a link in STAGE, and removes links whose entry has gone.
+file(MAKE_DIRECTORY "${STAGE}")
+file(GLOB staged "${STAGE}/*")
+foreach(path IN LISTS staged)
+  if(IS_SYMLINK "${path}" AND NOT EXISTS "${path}")
+    file(REMOVE "${path}")
+  endif()
+endforeach()
+file(GLOB entries RELATIVE "${SOURCE}" "${SOURCE}/*")
+list(REMOVE_ITEM entries __pycache__)
+foreach(entry IN LISTS entries)
+  if(NOT EXISTS "${STAGE}/${entry}")  # links that are there stay: a test may be reading them
+    file(CREATE_LINK "${SOURCE}/${entry}" "${STAGE}/${entry}" SYMBOLIC)
+  endif()
+endforeach()

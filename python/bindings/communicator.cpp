@@ -1,0 +1,48 @@
+// The communicator over process groups that torch.distributed has made, found by their names.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <pybind11/stl.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "python/bindings/config.h"
+#include "zeroshard/base/launch.h"
+#include "zeroshard/base/rank.h"
+#include "zeroshard/comm/c10d.h"
+#include "zeroshard/comm/single.h"
+#include "zeroshard/comm/staged.h"
+#include "zeroshard/trainer/choose_device.h"
+
+namespace zeroshard::python {
+namespace {
+
+std::shared_ptr<Communicator> over_groups(const std::vector<std::string>& names,
+                                          double timeout_seconds, const std::string& device) {
+  std::vector<c10::intrusive_ptr<c10d::Backend>> groups;
+  for (const std::string& name : names) {
+    groups.push_back(c10d::resolve_process_group(name)->getBackend(c10::DeviceType::CPU));
+  }
+  CommOptions options;
+  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000));
+  std::unique_ptr<Communicator> comm = make_c10d_communicator(std::move(groups), options);
+  const Device on = choose_device(device, 0);
+  if (on.kind == DeviceKind::cpu) return comm;
+  return stage_device_memory(std::move(comm), {.device = on});
+}
+
+std::shared_ptr<Communicator> alone() { return make_single_communicator(); }
+
+}  // namespace
+
+void bind_communicator(py::module_& module) {
+  py::class_<Communicator, std::shared_ptr<Communicator>>(module, "Communicator")
+      .def_property_readonly("rank", &Communicator::rank)
+      .def_property_readonly("world_size", &Communicator::world_size);
+  module.def("communicator_over_groups", &over_groups, py::arg("names"), py::arg("timeout_seconds"),
+             py::arg("device"));
+  module.def("communicator_alone", &alone);
+}
+
+}  // namespace zeroshard::python

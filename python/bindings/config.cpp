@@ -1,0 +1,191 @@
+#include "python/bindings/config.h"
+
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+
+#include "zeroshard/base/error.h"
+#include "zeroshard/base/log.h"
+#include "zeroshard/config/parse.h"
+#include "zeroshard/trainer/choose_communication.h"
+#include "zeroshard/trainer/choose_device.h"
+#include "zeroshard/trainer/engine_options.h"
+
+namespace zeroshard::python {
+namespace {
+
+// Every error at once, as one message; warnings go to the log, on rank 0.
+void report_problems(const std::string& source, const config::Report& report) {
+  std::string lines;
+  for (const config::Problem& problem : report.problems()) {
+    if (problem.severity == config::Severity::error) {
+      lines += "\n  " + format_problem(source, problem);
+    } else {
+      log_warning("{}", format_problem(source, problem));
+    }
+  }
+  if (lines.empty()) return;
+  throw ConfigError({.what = fmt::format("{} problem(s) in the configuration",
+                                         report.count(config::Severity::error)),
+                     .value = lines});
+}
+
+PythonConfig read(const std::string& text, const std::string& source, int world_size) {
+  PythonConfig made{.read = config::read_config(text, {.world_size = world_size}), .batch = {}};
+  report_problems(source, made.read.report);
+  made.batch = config::solve_batch(made.read.config.batch, world_size).sizes;
+  return made;
+}
+
+py::object number_of(const std::string& spelling) {
+  const bool whole = spelling.find_first_of(".eEnN") == std::string::npos;
+  const py::str text(spelling);
+  if (whole) return py::module_::import("builtins").attr("int")(text);
+  return py::float_(text);
+}
+
+py::object value_of(const config::Node& node) {
+  switch (node.kind) {
+    case config::Node::Kind::null: return py::none();
+    case config::Node::Kind::boolean: return py::bool_(node.boolean);
+    case config::Node::Kind::number: return number_of(node.text);
+    case config::Node::Kind::text: return py::str(node.text);
+    case config::Node::Kind::list: {
+      py::list items;
+      for (const config::Node& item : node.items) items.append(value_of(item));
+      return items;
+    }
+    case config::Node::Kind::object: break;
+  }
+  py::dict members;
+  for (const config::Member& member : node.members) {
+    members[py::str(member.key)] = value_of(member.value);
+  }
+  return members;
+}
+
+// The file as a dictionary, comments and trailing commas forgiven.
+py::object parse_config(const std::string& text, const std::string& source) {
+  config::Report report;
+  const auto root = config::parse(text, report);
+  if (report.has_errors() || !root) report_problems(source, report);
+  return root ? value_of(*root) : py::dict();
+}
+
+py::object optimizer_of(const PythonConfig& config) {
+  if (!config.read.config.optimizer) return py::none();
+  py::dict values;
+  struct Fill {
+    py::dict& to;
+    std::string operator()(const AdamOptions& adam) const {
+      to["lr"] = adam.lr;
+      to["betas"] = py::make_tuple(adam.betas[0], adam.betas[1]);
+      to["eps"] = adam.eps;
+      to["weight_decay"] = adam.weight_decay;
+      to["bias_correction"] = adam.bias_correction;
+      return adam.decoupled_decay ? "adam" : "adam_l2";
+    }
+    std::string operator()(const SgdOptions& sgd) const {
+      to["lr"] = sgd.lr;
+      to["momentum"] = sgd.momentum;
+      to["dampening"] = sgd.dampening;
+      to["weight_decay"] = sgd.weight_decay;
+      to["nesterov"] = sgd.nesterov;
+      return "sgd";
+    }
+    std::string operator()(const LionOptions& lion) const {
+      to["lr"] = lion.lr;
+      to["betas"] = py::make_tuple(lion.betas[0], lion.betas[1]);
+      to["weight_decay"] = lion.weight_decay;
+      return "lion";
+    }
+    std::string operator()(const AdagradOptions& adagrad) const {
+      to["lr"] = adagrad.lr;
+      to["eps"] = adagrad.eps;
+      to["weight_decay"] = adagrad.weight_decay;
+      return "adagrad";
+    }
+  };
+  const std::string kind = std::visit(Fill{values}, *config.read.config.optimizer);
+  return py::make_tuple(kind, values);
+}
+
+std::vector<std::string> left_at_auto_in(const PythonConfig& config) {
+  std::vector<std::string> keys;
+  for (const auto& [key, origin] : config.read.provenance) {
+    if (origin.source == config::Source::automatic) keys.push_back(key);
+  }
+  return keys;
+}
+
+py::object batch_of(const PythonConfig& config) {
+  if (!config.batch) return py::none();
+  return py::make_tuple(config.batch->train, config.batch->micro_per_rank,
+                        config.batch->accumulation);
+}
+
+}  // namespace
+
+EngineOptions engine_options_of(const PythonConfig& config, const CoreSettings& settings) {
+  const Device device = choose_device(settings.device, 0);
+  EngineOptions options = engine_options(config.read.config, device, settings.accumulation_steps);
+  const auto open = [&](std::string_view key) {
+    const auto found = config.read.provenance.find(key);
+    return found == config.read.provenance.end() ||
+           found->second.source == config::Source::automatic;
+  };
+  choose_communication(options.zero,
+                       {.overlap = open("zero_optimization.overlap_comm"),
+                        .bucket = open("zero_optimization.reduce_bucket_size"),
+                        .prefetch = open("zero_optimization.stage3_prefetch_bucket_size")},
+                       {.parameters = settings.parameters, .runs_aside = settings.runs_aside});
+  options.threads = settings.threads;
+  return options;
+}
+
+void bind_config(py::module_& module) {
+  module.def("parse_config", &parse_config, py::arg("text"), py::arg("source"));
+  py::class_<PythonConfig>(module, "Config")
+      .def_static("read", &read, py::arg("text"), py::arg("source"), py::arg("world_size"))
+      .def_property_readonly("stage",
+                             [](const PythonConfig& c) { return c.read.config.zero.stage; })
+      .def_property_readonly("shards_parameters",
+                             [](const PythonConfig& c) {
+                               return stage_row(c.read.config.zero.stage).parameters ==
+                                      Placement::sharded;
+                             })
+      .def_property_readonly("shards_gradients",
+                             [](const PythonConfig& c) {
+                               return stage_row(c.read.config.zero.stage).gradients_accumulating !=
+                                      Placement::partial;
+                             })
+      .def_property_readonly(
+          "dtype", [](const PythonConfig& c) { return name_of(c.read.config.precision.model()); })
+      .def_property_readonly("auto_cast",
+                             [](const PythonConfig& c) {
+                               return c.read.config.precision.fp16.enabled &&
+                                      c.read.config.precision.fp16.auto_cast;
+                             })
+      .def_property_readonly(
+          "gradient_clipping",
+          [](const PythonConfig& c) { return c.read.config.precision.gradient_clipping; })
+      .def_property_readonly("dynamic_loss_scale",
+                             [](const PythonConfig& c) {
+                               return c.read.config.precision.fp16.enabled &&
+                                      c.read.config.precision.fp16.loss_scale == 0.0;
+                             })
+      .def_property_readonly("gather_16bit_weights_on_model_save",
+                             [](const PythonConfig& c) {
+                               return c.read.config.zero.gather_16bit_weights_on_model_save;
+                             })
+      .def_property_readonly("timeout_seconds",
+                             [](const PythonConfig& c) {
+                               return static_cast<double>(c.read.config.comm.timeout.count()) / 1e3;
+                             })
+      .def_property_readonly("drop_last",
+                             [](const PythonConfig& c) { return c.read.config.batch.drop_last; })
+      .def_property_readonly("batch", &batch_of)
+      .def_property_readonly("optimizer", &optimizer_of)
+      .def_property_readonly("left_at_auto", &left_at_auto_in);
+}
+
+}  // namespace zeroshard::python

@@ -1,0 +1,60 @@
+// The engine as Python drives it: units are handed over one by one, so that no more than one of
+// them need be in memory in full; then the core is made of them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <pybind11/pybind11.h>
+
+#include "python/bindings/forward_hooks.h"
+#include "zeroshard/comm/communicator.h"
+#include "zeroshard/engine/core.h"
+
+namespace zeroshard::python {
+
+namespace py = pybind11;
+
+// Reads the hyper-parameters of one of torch's parameter groups: its dictionary is the truth.
+OptimizerOptions optimizer_options(const std::string& kind, const py::dict& group);
+
+class EngineCore {
+ public:
+  EngineCore(EngineOptions options, std::shared_ptr<Communicator> comm, std::string optimizer_kind);
+
+  // Takes the parameters over. All ranks add the same units in the same order.
+  void add_unit(const std::string& name, const std::vector<std::string>& names,
+                const py::list& parameters, bool has_call_point);
+  void finish();
+
+  Core& core() const;
+  Communicator& comm() { return *comm_; }
+  const EngineOptions& options() const { return options_; }
+  std::unique_ptr<ModuleHook> make_hook(std::optional<std::size_t> unit, bool guards) const;
+  ForwardHooks& hooks() const { return *hooks_; }
+
+  void backward(const at::Tensor& loss, bool averages, bool keeps_graph);
+  py::dict step(const py::list& parameter_groups);
+
+  // Full parameters, for as long as the caller says; inside a forward until the module under way
+  // ends. Returns whether leave_full() must follow.
+  bool enter_full(const std::vector<std::size_t>& units);
+  void leave_full(const std::vector<std::size_t>& units, bool changed, int from);
+
+ private:
+  EngineOptions options_;
+  const std::shared_ptr<Communicator> comm_;
+  const std::string optimizer_kind_;
+  std::shared_ptr<StateMemory> memory_;
+  std::vector<GatherUnit> so_far_;
+  std::vector<std::unique_ptr<FlatUnit>> units_;
+  std::unique_ptr<Core> core_;
+  std::shared_ptr<ForwardHooks> hooks_;
+};
+
+void bind_engine_core(py::module_& module);
+void bind_engine_states(py::class_<EngineCore>& type);
+
+}  // namespace zeroshard::python

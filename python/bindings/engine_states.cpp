@@ -1,0 +1,194 @@
+// Masters, moments and gradients of single parameters, as far as this rank has them.
+#include <functional>
+#include <string>
+
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "python/bindings/engine_core.h"
+#include "python/bindings/python_tensors.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/engine/tensors.h"
+
+namespace zeroshard::python {
+namespace {
+
+// Where one kind of state of a flat group lies on this rank.
+struct OwnedState {
+  void* data = nullptr;
+  DType dtype = DType::fp32;
+  bool sharded = true;  // only the rank's span of the group
+};
+
+// A part of a parameter: elements of it, and the memory they have here.
+using SeePart = std::function<void(const Span& elements, const at::Tensor& part)>;
+
+OwnedState state_of(Core& core, std::size_t unit, std::size_t group, const std::string& which) {
+  if (which == "parameter")
+    return {core.unit(unit).shard(group), core.unit(unit).layout().groups()[group].dtype};
+  const OptimizerStates::GroupStates states = core.states().states(unit, group);
+  const FlatLayout& layout = core.unit(unit).layout().groups()[group].layout;
+  const bool sharded = layout.world_size() > 1 && states.owned_numel < layout.padded_numel();
+  if (which == "master") return {states.master, DType::fp32, sharded};
+  if (which == "moment_0") return {states.moments[0], DType::fp32, sharded};
+  if (which == "moment_1") return {states.moments[1], DType::fp32, sharded};
+  const Reducer::UnitGradients& gradients = core.reducer().units()[unit];
+  const Piece own = gradients.groups[*gradients.group_of[group]].own_reduced();
+  return {own.data, own.dtype, true};
+}
+
+void for_each_part(Core& core, std::size_t unit, std::size_t parameter, const std::string& which,
+                   const SeePart& see) {
+  const FlatUnit& flat = core.unit(unit);
+  const UnitLayout::Location at = flat.layout().locate(parameter);
+  const FlatGroup& group = flat.layout().groups()[at.group];
+  if (!group.trainable && which != "parameter") return;
+  const OwnedState state = state_of(core, unit, at.group, which);
+  if (state.data == nullptr) return;
+  const Span whole = group.layout.parameter_span(at.index);
+  const Span shard = group.layout.shard(flat.rank());
+  const Span have = state.sharded ? shard : Span(0, group.layout.padded_numel());
+  const std::int64_t begin = std::max(whole.begin(), have.begin());
+  const std::int64_t end = std::min(whole.end(), have.end());
+  if (begin >= end) return;
+  see(Span(begin - whole.begin(), end - whole.begin()),
+      tensor_over(element_at(state.data, begin - have.begin(), state.dtype), end - begin,
+                  state.dtype, flat.memory()->device()));
+}
+
+// Copies this rank's elements into `into`, a flat tensor of the whole parameter, and leaves the
+// others alone. Returns how many there were.
+std::int64_t read_state(EngineCore& engine, std::size_t unit, std::size_t parameter,
+                        const std::string& which, const at::Tensor& into) {
+  std::int64_t count = 0;
+  for_each_part(engine.core(), unit, parameter, which,
+                [&](const Span& elements, const at::Tensor& part) {
+                  into.narrow(0, elements.begin(), elements.size()).copy_(part);
+                  count += elements.size();
+                });
+  return count;
+}
+
+void write_state(EngineCore& engine, std::size_t unit, std::size_t parameter,
+                 const std::string& which, const at::Tensor& from) {
+  for_each_part(engine.core(), unit, parameter, which,
+                [&](const Span& elements, const at::Tensor& part) {
+                  part.copy_(from.narrow(0, elements.begin(), elements.size()));
+                });
+}
+
+// This rank's elements, over the engine's own memory.
+py::object local_state(EngineCore& engine, std::size_t unit, std::size_t parameter,
+                       const std::string& which) {
+  py::object part = py::none();
+  for_each_part(engine.core(), unit, parameter, which,
+                [&](const Span&, const at::Tensor& found) { part = wrap(found); });
+  return part;
+}
+
+// The shard's spans as tensors over the engine's own memory, for checkpoints.
+py::dict rank_tensors(EngineCore& engine) {
+  Core& core = engine.core();
+  py::dict all;
+  for (std::size_t unit = 0; unit < core.units(); ++unit) {
+    const FlatUnit& flat = core.unit(unit);
+    for (std::size_t group = 0; group < flat.groups(); ++group) {
+      if (!flat.layout().groups()[group].trainable) continue;
+      const OptimizerStates::GroupStates states = core.states().states(unit, group);
+      const auto put = [&](const std::string& name, float* data) {
+        if (data == nullptr) return;
+        all[py::str(fmt::format("{}.{}.{}", unit, group, name))] =
+            wrap(tensor_over(data, states.owned_numel, DType::fp32, flat.memory()->device()));
+      };
+      put("master", states.master);
+      put("moment_0", states.moments[0]);
+      put("moment_1", states.moments[1]);
+    }
+  }
+  return all;
+}
+
+std::vector<std::vector<std::int64_t>> steps_of(EngineCore& engine) {
+  std::vector<std::vector<std::int64_t>> all;
+  for (std::size_t unit = 0; unit < engine.core().units(); ++unit) {
+    std::vector<std::int64_t>& of_unit = all.emplace_back();
+    for (std::size_t i = 0; i < engine.core().unit(unit).parameters().size(); ++i) {
+      of_unit.push_back(engine.core().states().steps(unit, i));
+    }
+  }
+  return all;
+}
+
+void set_steps(EngineCore& engine, const std::vector<std::vector<std::int64_t>>& steps) {
+  for (std::size_t unit = 0; unit < steps.size(); ++unit) {
+    for (std::size_t i = 0; i < steps[unit].size(); ++i) {
+      engine.core().states().set_steps(unit, i, steps[unit][i]);
+    }
+  }
+}
+
+py::dict scaler_state(EngineCore& engine) {
+  const LossScalerState& state = engine.core().scaler().state();
+  py::dict all;
+  all["dynamic"] = state.dynamic;
+  all["scale"] = state.scale;
+  all["iteration"] = state.iteration;
+  all["last_overflow"] = state.last_overflow;
+  all["hysteresis_left"] = state.hysteresis_left;
+  return all;
+}
+
+void restore_scaler(EngineCore& engine, const py::dict& saved) {
+  engine.core().scaler().restore(
+      {.dynamic = saved["dynamic"].cast<bool>(),
+       .scale = saved["scale"].cast<double>(),
+       .iteration = saved["iteration"].cast<std::int64_t>(),
+       .last_overflow = saved["last_overflow"].cast<std::int64_t>(),
+       .hysteresis_left = saved["hysteresis_left"].cast<std::int64_t>()});
+}
+
+// Masters were written: parameters follow, on all ranks. Collective.
+void adopt_masters(EngineCore& engine) {
+  const py::gil_scoped_release others_run;
+  engine.core().adopt_masters();
+}
+
+py::dict memory_of(EngineCore& engine) {
+  py::dict all;
+  for (const Category category : kCategories) {
+    all[py::str(std::string(name_of(category)))] =
+        engine.core().memory().bytes(category, Tier::device);
+  }
+  return all;
+}
+
+py::list master_segments(EngineCore& engine) {
+  py::list all;
+  for (const MasterSegment& segment : engine.core().master_segments()) {
+    all.append(py::make_tuple(segment.parameter_group, wrap(segment.master)));
+  }
+  return all;
+}
+
+}  // namespace
+
+void bind_engine_states(py::class_<EngineCore>& type) {
+  type.def("read_state", &read_state)
+      .def("write_state", &write_state)
+      .def("local_state", &local_state)
+      .def("rank_tensors", &rank_tensors)
+      .def("steps", &steps_of)
+      .def("set_steps", &set_steps)
+      .def("scaler_state", &scaler_state)
+      .def("restore_scaler", &restore_scaler)
+      .def("adopt_masters", &adopt_masters)
+      .def("memory", &memory_of)
+      .def("master_segments", &master_segments)
+      .def("wait_for_gradients", [](EngineCore& engine) {
+        const py::gil_scoped_release others_run;
+        engine.core().finish_reductions();
+      });
+}
+
+}  // namespace zeroshard::python

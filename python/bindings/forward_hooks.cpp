@@ -1,0 +1,145 @@
+#include "python/bindings/forward_hooks.h"
+
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+
+#include "python/bindings/python_tensors.h"
+#include "zeroshard/base/check.h"
+
+namespace zeroshard::python {
+namespace {
+
+std::vector<at::Tensor*> pointers(std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor*> all;
+  for (at::Tensor& tensor : tensors) all.push_back(&tensor);
+  return all;
+}
+
+bool exception_is_handled() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_GetExcInfo(&type, &value, &traceback);
+  const bool handled = value != nullptr && value != Py_None;
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return handled;
+}
+
+}  // namespace
+
+ForwardHooks::ForwardHooks(Core& core)
+    : core_(core), active_(core.units()), deferred_(core.units()) {}
+
+py::object ForwardHooks::before(std::size_t unit, const py::tuple& arguments,
+                                const py::dict& keywords) {
+  const bool again = core_.recomputes();
+  const bool grad = at::GradMode::is_enabled();
+  if (frames_.empty()) pass_trains_ = grad && !again;
+  if (unit == kNoUnit) {
+    frames_.push_back({});
+    return py::none();
+  }
+  enter(unit, again, grad);
+  frames_.push_back({.unit = unit, .use = use_of(unit, again, grad)});
+  ++active_[unit];
+  return marked(frames_.back().use, arguments, keywords);
+}
+
+// A forward without gradients inside a training pass is a checkpoint's: it trains all the same.
+void ForwardHooks::enter(std::size_t unit, bool again, bool grad) {
+  const py::gil_scoped_release others_run;
+  core_.before_forward(unit, !again && (grad || pass_trains_));
+}
+
+// With reentrant checkpointing the graph is made when the unit is computed again, in backward;
+// until then the engine knows that it is to come. With the other kind the first graph stays.
+Use ForwardHooks::use_of(std::size_t unit, bool again, bool grad) {
+  std::vector<Use>& deferred = deferred_[unit];
+  if (!again && grad) return std::make_shared<PendingUse>(link(unit));
+  if (!again && pass_trains_) deferred.push_back(std::make_shared<PendingUse>(link(unit)));
+  if (!again || !grad || deferred.empty()) return {};
+  Use use = std::move(deferred.back());
+  deferred.pop_back();
+  return use;
+}
+
+py::object ForwardHooks::marked(const Use& use, const py::tuple& arguments,
+                                const py::dict& keywords) const {
+  if (!use) return py::none();
+  std::vector<py::object> objects = differentiable_in(arguments);
+  for (py::object& each : differentiable_in(keywords)) objects.push_back(std::move(each));
+  std::vector<at::Tensor> tensors;
+  for (const py::object& each : objects) tensors.push_back(tensor_of(each));
+  mark_inputs(use, pointers(tensors));
+  if (objects.empty()) return py::none();
+  std::vector<Replacement> replacements;
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    replacements.push_back({objects[i].ptr(), wrap(tensors[i])});
+  }
+  return py::make_tuple(replaced(arguments, replacements), replaced(keywords, replacements));
+}
+
+void ForwardHooks::after(py::handle output) {
+  ZS_CHECK(!frames_.empty(), "a module ended that had not begun");
+  const Frame frame = std::move(frames_.back());
+  frames_.pop_back();
+  std::vector<at::Tensor> outputs;
+  if (frame.use || !frame.outside.empty()) outputs = tensors_in(output);
+  if (frame.use) mark_outputs(frame.use, pointers(outputs));
+  for (const std::size_t unit : frame.outside) {
+    if (at::GradMode::is_enabled() && !core_.recomputes()) {
+      const Use use = std::make_shared<PendingUse>(link(unit));
+      use->leave_open();
+      mark_outputs(use, pointers(outputs));
+    }
+    --active_[unit];
+    core_.after_forward(unit);
+  }
+  if (frame.unit != kNoUnit) {
+    --active_[frame.unit];
+    core_.after_forward(frame.unit);
+  }
+  if (output.is_none() && exception_is_handled()) core_.abandon_forward();
+}
+
+bool ForwardHooks::use_outside(std::size_t unit) {
+  if (is_active(unit)) return true;
+  const bool again = core_.recomputes();
+  if (frames_.empty() && !again) return false;
+  enter(unit, again, at::GradMode::is_enabled());
+  // In backward it stays to the end: what was saved of it has no other keeper.
+  if (again || frames_.empty()) return true;
+  frames_.back().outside.push_back(unit);
+  ++active_[unit];
+  return true;
+}
+
+void ForwardHooks::forget_deferred() {
+  for (std::vector<Use>& uses : deferred_) uses.clear();
+}
+
+py::object ModuleHook::before(const py::object& /*module*/, const py::tuple& arguments,
+                              const py::dict& keywords) {
+  const bool opens = !guards_ || !hooks_->is_active(unit_);
+  py::object result = opens ? hooks_->before(unit_, arguments, keywords) : py::none();
+  opened_.push_back(opens);
+  return result;
+}
+
+// Called after an exception, too; then perhaps without before() having come to its end.
+void ModuleHook::after(const py::object& /*module*/, const py::tuple& /*arguments*/,
+                       const py::object& output) {
+  if (opened_.empty()) return;
+  const bool opened = opened_.back();
+  opened_.pop_back();
+  if (opened) hooks_->after(output);
+}
+
+void bind_forward_hooks(py::module_& module) {
+  py::class_<ModuleHook>(module, "ModuleHook")
+      .def("before", &ModuleHook::before)
+      .def("after", &ModuleHook::after);
+}
+
+}  // namespace zeroshard::python

@@ -1,0 +1,77 @@
+// What a model's modules call when they run: the Python side of unit_hooks.h. A unit's module has a
+// hook; so has every other module that owns parameters which may be released, since it may be
+// called without its unit (then it opens the unit by itself).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <pybind11/pybind11.h>
+
+#include "zeroshard/engine/core.h"
+#include "zeroshard/engine/unit_hooks.h"
+
+namespace zeroshard::python {
+
+namespace py = pybind11;
+
+constexpr std::size_t kNoUnit = static_cast<std::size_t>(-1);
+
+// One model's modules under way, the innermost last. Forwards run one at a time: autograd's threads
+// compute again only while the main one waits for them.
+class ForwardHooks {
+ public:
+  explicit ForwardHooks(Core& core);
+
+  // Returns what the module is to be called with, or None where that stays as it is.
+  py::object before(std::size_t unit, const py::tuple& arguments, const py::dict& keywords);
+  void after(py::handle output);
+
+  bool is_active(std::size_t unit) const { return unit != kNoUnit && active_[unit] > 0; }
+  // Parameters that are read while another module runs: their unit stays until that module ends,
+  // and comes back for its backward. Returns false where no module runs.
+  bool use_outside(std::size_t unit);
+  // Whether a module runs, in forward or once more in backward.
+  bool is_under_way() const { return !frames_.empty() || core_.recomputes(); }
+  // Uses that were to be computed again and were not, once their step is over.
+  void forget_deferred();
+
+ private:
+  struct Frame {
+    std::size_t unit = kNoUnit;
+    Use use = {};
+    std::vector<std::size_t> outside = {};
+  };
+
+  UnitLink link(std::size_t unit) const { return {core_.link(), unit}; }
+  void enter(std::size_t unit, bool again, bool grad);
+  Use use_of(std::size_t unit, bool again, bool grad);
+  py::object marked(const Use& use, const py::tuple& arguments, const py::dict& keywords) const;
+
+  Core& core_;
+  std::vector<Frame> frames_;
+  std::vector<int> active_;                 // by unit: frames of it
+  std::vector<std::vector<Use>> deferred_;  // by unit: computed without a graph, for now
+  bool pass_trains_ = false;                // of the outermost module under way
+};
+
+// What one module holds.
+class ModuleHook {
+ public:
+  ModuleHook(std::shared_ptr<ForwardHooks> hooks, std::size_t unit, bool guards)
+      : hooks_(std::move(hooks)), unit_(unit), guards_(guards) {}
+
+  py::object before(const py::object& module, const py::tuple& arguments, const py::dict& keywords);
+  void after(const py::object& module, const py::tuple& arguments, const py::object& output);
+
+ private:
+  const std::shared_ptr<ForwardHooks> hooks_;
+  const std::size_t unit_;
+  const bool guards_;         // opens the unit only where nothing else has
+  std::vector<bool> opened_;  // by call under way
+};
+
+void bind_forward_hooks(py::module_& module);
+
+}  // namespace zeroshard::python

@@ -1,0 +1,31 @@
+// The extension module zeroshard._C.
+#include <pybind11/stl.h>
+
+#include "python/bindings/config.h"
+#include "python/bindings/engine_core.h"
+#include "python/bindings/forward_hooks.h"
+#include "zeroshard/base/cpu_limit.h"
+#include "zeroshard/base/log.h"
+
+namespace zeroshard::python {
+namespace {
+
+LogLevel level_of(const std::string& name) { return parse_log_settings(name).level; }
+
+}  // namespace
+}  // namespace zeroshard::python
+
+PYBIND11_MODULE(_C, module) {
+  using namespace zeroshard::python;
+  module.attr("torch_version") = ZEROSHARD_TORCH_VERSION;
+  module.attr("version") = ZEROSHARD_VERSION;
+  bind_errors(module);
+  bind_config(module);
+  bind_schedules(module);
+  bind_communicator(module);
+  bind_forward_hooks(module);
+  bind_engine_core(module);
+  module.def("usable_cpus", &zeroshard::usable_cpus);
+  module.def("set_log_level",
+             [](const std::string& name) { zeroshard::set_log_level(level_of(name)); });
+}

@@ -1,0 +1,27 @@
+"""deepspeed.checkpoint.utils."""
+from __future__ import annotations
+
+from typing import Any
+
+from .._lazy import lazy
+
+__getattr__, __dir__ = lazy(__name__)
+
+
+def clone_tensors_for_torch_save(item: Any, device: Any = "cpu") -> Any:
+    """The same structure of dicts, lists and tuples, with detached copies of its tensors on `device`.
+
+    torch.save writes whole storages. A parameter here is a view into the flat buffer of its unit, so
+    saved as it is it would bring all its neighbours along.
+    """
+    import torch
+
+    if torch.is_tensor(item):
+        detached = item.detach()
+        return detached.clone() if detached.device == torch.device(device) else detached.to(device)
+    if isinstance(item, dict):
+        return type(item)((key, clone_tensors_for_torch_save(value, device)) for key, value in item.items())
+    if isinstance(item, (list, tuple)):
+        copies = [clone_tensors_for_torch_save(value, device) for value in item]
+        return type(item)(*copies) if hasattr(item, "_fields") else type(item)(copies)
+    return item

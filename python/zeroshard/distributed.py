@@ -1,0 +1,128 @@
+"""Process groups: torch's default one, and those that an engine talks through."""
+import datetime
+import os
+import socket
+
+import torch
+import torch.distributed as dist
+
+from zeroshard import _C
+
+# One for gathers, one for reductions and one for the engine's own words: the order of messages in a
+# group is one.
+GROUPS_PER_ENGINE = 3
+DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
+
+_idle_groups: list[list] = []  # of engines that are gone; making groups is collective and not free
+
+
+def is_initialized() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _launch_alone() -> None:
+    """A script that no launcher has started is a world of one rank."""
+    if "RANK" in os.environ:
+        return
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", str(_free_port()))
+
+
+def _take_mpi_launch() -> None:
+    """mpirun says the same things in other words."""
+    if "RANK" in os.environ or "OMPI_COMM_WORLD_RANK" not in os.environ:
+        return
+    os.environ["RANK"] = os.environ["OMPI_COMM_WORLD_RANK"]
+    os.environ["WORLD_SIZE"] = os.environ["OMPI_COMM_WORLD_SIZE"]
+    os.environ["LOCAL_RANK"] = os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]
+
+
+def init_distributed(
+    dist_backend: str | None = None,
+    auto_mpi_discovery: bool = True,
+    distributed_port: int = 29500,
+    verbose: bool = True,
+    timeout: datetime.timedelta | None = None,
+    init_method: str | None = None,
+    dist_init_required: bool | None = None,
+    config: object = None,
+    rank: int = -1,
+    world_size: int = -1,
+) -> None:
+    """Makes torch's default process group where there is none: of NCCL for GPUs, else of gloo."""
+    if is_initialized() or dist_init_required is False:
+        return
+    if auto_mpi_discovery:
+        _take_mpi_launch()
+    if init_method is None:
+        _launch_alone()
+        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+        os.environ.setdefault("MASTER_PORT", str(distributed_port))
+    device = local_device()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    options = {"rank": rank, "world_size": world_size} if rank >= 0 else {}
+    dist.init_process_group(
+        dist_backend or ("nccl" if device.type == "cuda" else "gloo"),
+        timeout=timeout or DEFAULT_TIMEOUT,
+        init_method=init_method,
+        **options,
+    )
+
+
+def local_device() -> torch.device:
+    """What this rank computes with. DS_ACCELERATOR=cpu and ACCELERATE_USE_CPU ask for the CPU."""
+    wants_cpu = os.environ.get("DS_ACCELERATOR") == "cpu" or os.environ.get("ACCELERATE_USE_CPU", "").lower() in (
+        "1",
+        "true",
+        "yes",
+    )
+    if wants_cpu or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+
+
+def world_size() -> int:
+    return dist.get_world_size() if is_initialized() else 1
+
+
+def rank() -> int:
+    return dist.get_rank() if is_initialized() else 0
+
+
+def local_ranks() -> int:
+    return int(os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("LOCAL_SIZE", str(world_size()))))
+
+
+class EngineGroups:
+    """The process groups of one engine. Collective, to make as well as to reuse."""
+
+    def __init__(self) -> None:
+        if _idle_groups:
+            self.groups = _idle_groups.pop()
+        else:
+            self.groups = [dist.new_group(backend="gloo") for _ in range(GROUPS_PER_ENGINE)]
+
+    def names(self) -> list[str]:
+        return [group.group_name for group in self.groups]
+
+    def give_back(self) -> None:
+        """The engine is gone on all ranks; another one may talk through them."""
+        if self.groups:
+            _idle_groups.append(self.groups)
+            self.groups = []
+
+
+def make_communicator(device: torch.device, timeout_seconds: float) -> tuple["_C.Communicator", EngineGroups | None]:
+    """The C++ core's communicator, and the groups it works over (none where there is one rank)."""
+    if world_size() == 1:
+        return _C.communicator_alone(), None
+    groups = EngineGroups()
+    return _C.communicator_over_groups(groups.names(), timeout_seconds, str(device)), groups

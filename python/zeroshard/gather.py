@@ -1,0 +1,131 @@
+"""Full parameters for a while: `with full_params(module): ...`."""
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from zeroshard.errors import StateError
+from zeroshard.sharded_parameter import ShardedParameter, ShardHome, ZeroParamStatus
+
+__all__ = ["GatheredParameters", "ZeroParamStatus", "full_params", "register_external_parameter"]
+
+
+class EngineHome:
+    """A parameter that an engine has, in one of its units."""
+
+    def __init__(self, engine: Any, unit: int) -> None:
+        self.engine = engine
+        self.unit = unit
+
+
+def _sharded_in(params: Any) -> list[ShardedParameter]:
+    """Each once, in an order that is the same on all ranks; what is not sharded needs no gathering."""
+    if isinstance(params, torch.Tensor):
+        params = [params]
+    elif isinstance(params, nn.Module):
+        params = params.parameters()
+    found = {id(each): each for each in params if isinstance(each, ShardedParameter)}
+    return sorted(found.values(), key=lambda parameter: parameter.ds_id)
+
+
+class GatheredParameters:
+    """Inside, these parameters have all their elements. Collective, to enter and to leave.
+
+    With `modifier_rank` what that rank writes into them becomes theirs on all ranks; without,
+    everything written is forgotten.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any] | torch.Tensor | nn.Module,
+        modifier_rank: int | None = None,
+        fwd_module: nn.Module | None = None,
+        enabled: bool = True,
+    ) -> None:
+        self.parameters = _sharded_in(params) if enabled else []
+        self.modifier_rank = modifier_rank
+        self._alone: list[ShardedParameter] = []
+        self._units: list[tuple[Any, list[int]]] = []  # engines and their units to leave
+        self._copies: list[tuple[nn.Parameter, torch.Tensor]] = []
+
+    def __enter__(self) -> list[ShardedParameter]:
+        for parameter in self.parameters:
+            if isinstance(parameter.zs_home, ShardHome):
+                self._enter_alone(parameter)
+        self._enter_units()
+        return self.parameters
+
+    def _enter_alone(self, parameter: ShardedParameter) -> None:
+        if parameter.zs_home.is_gathered(parameter):
+            return  # by a scope around this one
+        parameter.zs_home.gather(parameter)
+        self._alone.append(parameter)
+
+    def _enter_units(self) -> None:
+        engines: dict[Any, dict[int, None]] = {}
+        for parameter in self.parameters:
+            if isinstance(parameter.zs_home, EngineHome):
+                engines.setdefault(parameter.zs_home.engine, {})[parameter.zs_home.unit] = None
+        for engine, units in engines.items():
+            wanted = sorted(units)
+            if not engine.core.enter_full(wanted):
+                self._refuse_writing()
+                continue  # inside a forward: they stay until the module under way ends
+            self._units.append((engine, wanted))
+            self._copy_resident(engine, wanted)
+
+    def _refuse_writing(self) -> None:
+        if self.modifier_rank is not None:
+            raise StateError(
+                "[state] parameters cannot be written while the model computes; "
+                "open GatheredParameters with a modifier_rank between steps"
+            )
+
+    def _copy_resident(self, engine: Any, units: list[int]) -> None:
+        """Units that are never released have nowhere to forget what is written, so it is undone."""
+        if self.modifier_rank is not None:
+            return
+        resident = {unit for unit in units if engine.core.is_resident(unit)}
+        for parameter in self.parameters:
+            home = parameter.zs_home
+            if isinstance(home, EngineHome) and home.engine is engine and home.unit in resident:
+                self._copies.append((parameter, parameter.data.clone()))
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        modifier = self.modifier_rank if kind is None else None
+        for parameter, values in self._copies:
+            parameter.data.copy_(values)
+        for parameter in self._alone:
+            parameter.zs_home.release(parameter, modifier)
+        for engine, units in self._units:
+            engine.core.leave_full(units, modifier is not None, -1 if modifier is None else modifier)
+        self._alone, self._units, self._copies = [], [], []
+
+
+@contextmanager
+def full_params(
+    params: nn.Module | Iterable[nn.Parameter] | nn.Parameter, modifier_rank: int | None = None
+) -> Iterator[None]:
+    """Inside, the parameters of a module (or those given) have all their elements, at any stage.
+
+    `modifier_rank`: the rank whose writes become everybody's, masters included.
+    """
+    from zeroshard.engine import engine_of
+
+    if isinstance(params, torch.Tensor):
+        params = [params]
+    given = list(params.parameters() if isinstance(params, nn.Module) else params)
+    plain = [each for each in given if not isinstance(each, ShardedParameter)]
+    with GatheredParameters(given, modifier_rank):
+        yield
+    written = [(engine_of(each), each) for each in plain] if modifier_rank is not None else []
+    for engine in dict.fromkeys(engine for engine, _ in written if engine is not None):
+        engine.take_over_parameters([each for owner, each in written if owner is engine], modifier_rank)
+
+
+def register_external_parameter(module: nn.Module, parameter: nn.Parameter) -> None:
+    """Nothing to do: a parameter that a module reads from elsewhere is gathered when it is read."""
+    if not isinstance(parameter, nn.Parameter):
+        raise StateError(f"[state] not a parameter: {type(parameter).__name__}; give a torch.nn.Parameter")

@@ -1,0 +1,66 @@
+"""Connects a model's modules with the core: whose call uses which unit."""
+from typing import Any
+
+from torch import nn
+
+from zeroshard import _C
+from zeroshard.gather import EngineHome
+from zeroshard.units import Unit
+
+
+class GuardedParameters(dict):
+    """A module's parameters. One that is read while it is released, by whatever module, is gathered
+    for as long as the module that reads it runs."""
+
+    def __getitem__(self, name: str) -> nn.Parameter | None:
+        parameter = super().__getitem__(name)
+        if parameter is not None and parameter.numel() == 0:
+            home = getattr(parameter, "zs_home", None)
+            if isinstance(home, EngineHome):
+                home.engine.core.use_outside(home.unit)
+        return parameter
+
+
+class ModelHooks:
+    """All hooks of an engine, to be taken off again when it goes."""
+
+    def __init__(self, engine: Any, units: list[Unit]) -> None:
+        self.core: _C.EngineCore = engine.core
+        self.handles: list[Any] = []
+        self.guarded: list[nn.Module] = []
+        root_module = engine.module
+        for index, unit in enumerate(units):
+            if not unit.is_root:
+                self._hook(unit.module, index, guards=False)
+        self._hook(root_module, None, guards=False)
+        if engine.configuration.parsed.shards_parameters:
+            self._guard(engine, units)
+
+    def _hook(self, module: nn.Module, unit: int | None, guards: bool) -> None:
+        hook = self.core.make_hook(unit, guards)
+        self.handles.append(module.register_forward_pre_hook(hook.before, prepend=True, with_kwargs=True))
+        self.handles.append(module.register_forward_hook(hook.after, always_call=True))
+
+    def _guard(self, engine: Any, units: list[Unit]) -> None:
+        unit_of: dict[int, int] = {}
+        for index, unit in enumerate(units):
+            for parameter in unit.parameters.values():
+                unit_of[id(parameter)] = index
+                parameter.ds_persist = self.core.is_resident(index)
+        modules = {id(unit.module): index for index, unit in enumerate(units)}
+        for module in engine.module.modules():
+            owned = {unit_of[id(each)] for each in module._parameters.values() if each is not None}
+            released = sorted(unit for unit in owned if not self.core.is_resident(unit))
+            for unit in released:
+                if modules.get(id(module)) != unit:
+                    self._hook(module, unit, guards=True)
+            if released:
+                module._parameters = GuardedParameters(module._parameters)
+                self.guarded.append(module)
+
+    def remove(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+        for module in self.guarded:
+            module._parameters = dict(module._parameters)
+        self.handles, self.guarded = [], []

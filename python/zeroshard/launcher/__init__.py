@@ -1,0 +1,1 @@
+"""Starting the ranks of a Python program: `zs-deepspeed`, and what `zeroshard run` uses."""

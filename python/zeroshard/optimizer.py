@@ -1,0 +1,163 @@
+"""The optimizer that initialize() returns: hyper-parameters in live dictionaries, updates in the core."""
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from zeroshard.errors import ConfigError, StateError
+
+# Each element's update depends on other elements: on a shard they would compute something else.
+NOT_ELEMENT_WISE = ("Adafactor", "LAMB", "Lamb", "Muon", "LBFGS", "Shampoo", "SOAP", "LARS", "GaloreAdamW")
+
+
+class HyperParameters(torch.optim.Optimizer):
+    """An optimizer named in the configuration: parameter groups without code of their own."""
+
+    def __init__(self, params: Iterable[Any], kind: str, values: dict[str, Any]) -> None:
+        self.zeroshard_kernel = kind
+        super().__init__(params, dict(values))
+
+    def step(self, closure: Callable | None = None) -> None:
+        raise StateError("[state] this optimizer steps with its engine; call engine.step()")
+
+
+def _plain_adam(optimizer: torch.optim.Optimizer) -> str | None:
+    for group in optimizer.param_groups:
+        if any(group.get(key) for key in ("amsgrad", "maximize", "capturable", "differentiable")):
+            return None
+    decoupled = {bool(group.get("decoupled_weight_decay")) for group in optimizer.param_groups}
+    if type(optimizer) is torch.optim.AdamW or decoupled == {True}:
+        return "adam"
+    return "adam_l2" if decoupled == {False} else None
+
+
+def _plain_sgd(optimizer: torch.optim.Optimizer) -> str | None:
+    special = any(group.get("maximize") or group.get("differentiable") for group in optimizer.param_groups)
+    return None if special else "sgd"
+
+
+def kernel_of(optimizer: torch.optim.Optimizer) -> str | None:
+    """Which of our kernels does what this optimizer does; None where none does."""
+    named = getattr(optimizer, "zeroshard_kernel", None)
+    if named == "adam" and not getattr(optimizer, "adam_w_mode", True):
+        return "adam_l2"
+    if named is not None:
+        return named
+    if type(optimizer) in (torch.optim.Adam, torch.optim.AdamW):
+        return _plain_adam(optimizer)
+    return _plain_sgd(optimizer) if type(optimizer) is torch.optim.SGD else None
+
+
+def refuse_unfit(optimizer: torch.optim.Optimizer) -> None:
+    """Where a shard's update needs more than the shard."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ConfigError(
+            f"[engine] not an optimizer: {type(optimizer).__name__}; give a torch.optim.Optimizer, or a function that makes one"
+        )
+    for kind in type(optimizer).__mro__:
+        if kind.__name__ in NOT_ELEMENT_WISE:
+            raise ConfigError(
+                f"[engine] {kind.__name__} does not update each element by itself, which sharding needs; "
+                "use AdamW, Adam, SGD, Lion or Adagrad"
+            )
+
+
+class ShardSteps:
+    """Lets an optimizer that is not ours step on flat fp32 shards in place of the parameters."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        self.shards: list[nn.Parameter] = []
+
+    def take(self, segments: list[tuple[int, torch.Tensor]]) -> None:
+        for group in self.optimizer.param_groups:
+            group["params"] = []
+        self.optimizer.state.clear()
+        for group, master in segments:
+            shard = nn.Parameter(master, requires_grad=True)
+            self.shards.append(shard)
+            self.optimizer.param_groups[group]["params"].append(shard)
+
+    def __call__(self, gradients: list[torch.Tensor | None]) -> None:
+        for shard, gradient in zip(self.shards, gradients):
+            shard.grad = gradient
+        self.optimizer.step()
+        for shard in self.shards:
+            shard.grad = None
+
+
+class ZeroOptimizer:
+    """What clients see. `param_groups` are the very dictionaries of the optimizer inside: schedulers
+    write learning rates there, and every step reads them again."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, engine: Any) -> None:
+        self.optimizer = optimizer
+        self.overflow = False
+        self._engine = engine
+        # What TRL takes away while it generates. Units that are held need no hook, and hooks on them
+        # do nothing, so there is nothing to take away.
+        self.forward_hooks: list[Any] = []
+        self.backward_hooks: list[Any] = []
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        return self.optimizer.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self.optimizer.param_groups = groups
+
+    @property
+    def state(self) -> Any:
+        return self.optimizer.state
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        return self.optimizer.defaults
+
+    @property
+    def module(self) -> nn.Module:
+        return self._engine.module
+
+    @property
+    def parameter_offload(self) -> "ZeroOptimizer":
+        return self
+
+    def _register_deepspeed_module(self, module: nn.Module) -> None:
+        """See `forward_hooks`."""
+
+    @property
+    def loss_scale(self) -> float:
+        return self._engine.core.loss_scale()
+
+    @property
+    def cur_scale(self) -> float:
+        return self.loss_scale
+
+    @property
+    def dynamic_loss_scale(self) -> bool:
+        return self._engine.configuration.parsed.dynamic_loss_scale
+
+    def step(self, closure: Callable | None = None) -> None:
+        self._engine.step()
+
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
+        self._engine.backward(loss, retain_graph=retain_graph)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Nothing: gradients never reach `.grad`, and a step takes them with it."""
+
+    def add_param_group(self, group: dict[str, Any]) -> None:
+        raise StateError("[state] parameter groups are fixed when the engine is made; call initialize() again")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Hyper-parameters. The states are saved with the engine: engine.save_checkpoint()."""
+        groups = [{key: value for key, value in group.items() if key != "params"} for group in self.param_groups]
+        return {"param_groups": groups, "loss_scaler": self._engine.core.scaler_state(), "overflow": self.overflow}
+
+    def load_state_dict(self, state: dict[str, Any], **unused: Any) -> None:
+        for group, saved in zip(self.param_groups, state["param_groups"]):
+            group.update(saved)
+        if "loss_scaler" in state:
+            self._engine.core.restore_scaler(state["loss_scaler"])

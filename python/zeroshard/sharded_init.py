@@ -1,0 +1,156 @@
+"""Models that no rank ever holds: inside `with Init(...)` parameters are sharded as modules are made."""
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from zeroshard import distributed
+from zeroshard.gather import GatheredParameters
+from zeroshard.sharded_parameter import ShardedParameter, shard_alone
+
+_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_open_scopes: list["Init"] = []
+
+
+def _enabled(section: Any) -> bool:
+    return isinstance(section, dict) and section.get("enabled") is True
+
+
+def dtype_of_config(config: Any) -> torch.dtype:
+    """Of a configuration whose other values may still be "auto"."""
+    if not isinstance(config, dict):
+        from zeroshard.read_config import EngineConfig
+
+        return _DTYPES[EngineConfig(config, distributed.world_size()).parsed.dtype]
+    if _enabled(config.get("bf16")) or _enabled(config.get("bfloat16")):
+        return torch.bfloat16
+    return torch.float16 if _enabled(config.get("fp16")) else torch.float32
+
+
+def _subclasses(kind: type) -> list[type]:
+    found = [kind]
+    for each in kind.__subclasses__():
+        found.extend(_subclasses(each))
+    return list(dict.fromkeys(found))
+
+
+class Init:
+    """While it is open every module that is constructed keeps this rank's part of its parameters only.
+
+    Values are rank 0's. `initialize` takes such models unit by unit. A module given as `module` is
+    sharded as it is.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module | None = None,
+        config_dict_or_path: Any = None,
+        config: Any = None,
+        enabled: bool = True,
+        dtype: torch.dtype | None = None,
+        remote_device: str | None = None,
+        **unused: Any,
+    ) -> None:
+        self.enabled = enabled
+        if not enabled:
+            return
+        distributed.init_distributed()
+        given = config_dict_or_path if config_dict_or_path is not None else config
+        self.dtype = dtype or (dtype_of_config(given) if given is not None else None)
+        self.device = distributed.local_device()
+        self._originals: list[tuple[type, Callable]] = []
+        self._depth: dict[int, int] = {}
+        if module is not None:
+            for each in module.modules():
+                self.shard(each)
+
+    def __enter__(self) -> "Init":
+        if self.enabled and not _open_scopes:
+            self._patch()
+        if self.enabled:
+            _open_scopes.append(self)
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        if not self.enabled:
+            return
+        _open_scopes.remove(self)
+        if self._originals:
+            self._restore()
+
+    # Every class's own __init__ is wrapped, and the outermost one that ends shards the module: a
+    # class that is defined meanwhile is wrapped as it comes.
+    def _patch(self) -> None:
+        for kind in _subclasses(nn.Module):
+            self._wrap(kind)
+        self._apply = nn.Module.apply
+        nn.Module.apply = _gathering_apply(self._apply)
+        nn.Module.__init_subclass__ = classmethod(lambda kind, **keywords: self._wrap(kind))
+
+    def _wrap(self, kind: type) -> None:
+        original = kind.__dict__.get("__init__")
+        if original is None:
+            return
+        self._originals.append((kind, original))
+
+        @functools.wraps(original)
+        def wrapped(module: nn.Module, *args: Any, **keywords: Any) -> None:
+            self._depth[id(module)] = self._depth.get(id(module), 0) + 1
+            try:
+                original(module, *args, **keywords)
+            finally:
+                self._depth[id(module)] -= 1
+                outermost = self._depth[id(module)] == 0
+                if outermost:
+                    del self._depth[id(module)]
+            if outermost:
+                self.shard(module)
+
+        kind.__init__ = wrapped
+
+    def _restore(self) -> None:
+        for kind, original in self._originals:
+            kind.__init__ = original
+        self._originals = []
+        nn.Module.apply = self._apply
+        del nn.Module.__init_subclass__
+
+    def shard(self, module: nn.Module) -> None:
+        """The module's own parameters. Its buffers go to the device in full."""
+        for parameter in module._parameters.values():
+            if parameter is None or isinstance(parameter, ShardedParameter) or parameter.is_meta:
+                continue
+            dtype = self.dtype if parameter.is_floating_point() else None
+            parameter.data = parameter.data.to(self.device, dtype)
+            shard_alone(parameter)
+        for name, buffer in module._buffers.items():
+            if buffer is not None and not buffer.is_meta:
+                module._buffers[name] = buffer.to(self.device)
+
+
+def _gathering_apply(apply: Callable) -> Callable:
+    """`model.apply(init_weights)` must see values, and write them for all ranks."""
+
+    def gathering(module: nn.Module, function: Callable) -> nn.Module:
+        def on_full(each: nn.Module) -> None:
+            with GatheredParameters(each.parameters(recurse=False), modifier_rank=0):
+                function(each)
+
+        return apply(module, on_full)
+
+    return gathering
+
+
+class suspended:
+    """No sharding of what is constructed inside: `initialize` makes modules of its own."""
+
+    def __enter__(self) -> None:
+        self._scopes = [scope for scope in _open_scopes if scope._originals]
+        for scope in self._scopes:
+            scope._restore()
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        for scope in self._scopes:
+            scope._patch()

@@ -1,0 +1,150 @@
+"""Whole weights out of folders as DeepSpeed writes them (reference: its files and their order of elements)."""
+import json
+import os
+
+import pytest
+import torch
+
+pytest.importorskip("zeroshard", reason="the package is not built", exc_type=ImportError)
+from zeroshard.deepspeed.runtime.fp16.loss_scaler import LossScaler
+from zeroshard.deepspeed.runtime.zero.config import ZeroStageEnum
+from zeroshard.deepspeed.utils import zero_to_fp32
+
+RANKS = 2
+SHAPES = [{"a.weight": torch.Size([3, 5]), "a.bias": torch.Size([3])}, {"b.weight": torch.Size([7])}]
+FROZEN = {"frozen": torch.Size([5])}
+
+
+def weights():
+    generator = torch.Generator().manual_seed(0)
+    return {name: torch.randn(shape, generator=generator)
+            for group in [*SHAPES, FROZEN] for name, shape in group.items()}
+
+
+def padded(tensor, multiple):
+    flat = tensor.flatten()
+    return torch.cat([flat, torch.zeros(-flat.numel() % multiple)])
+
+
+def model_state(full, fragments):
+    return {"module": {"counter": torch.tensor([7], dtype=torch.int64)}, "buffer_names": ["counter"],
+            "param_shapes": SHAPES, "frozen_param_shapes": FROZEN, "frozen_param_fragments": fragments,
+            "shared_params": {"tied.weight": "a.weight"}, "ds_version": "0.17.0"}
+
+
+def write_stage_2(folder, full):
+    folder.mkdir(parents=True)
+    torch.save(model_state(full, {"frozen": full["frozen"]}), folder / "mp_rank_00_model_states.pt")
+    groups = [padded(torch.cat([full[name].flatten() for name in group]), 2 * RANKS) for group in SHAPES]
+    for rank in range(RANKS):
+        inner = {"zero_stage": ZeroStageEnum.gradients, "partition_count": [RANKS, RANKS], "loss_scaler": LossScaler(),
+                 "single_partition_of_fp32_groups": [group.chunk(RANKS)[rank] for group in groups]}
+        torch.save({"optimizer_state_dict": inner}, folder / f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
+
+
+def write_stage_3(folder, full):
+    folder.mkdir(parents=True)
+    parts = {name: padded(tensor, RANKS).chunk(RANKS) for name, tensor in full.items()}
+    for rank in range(RANKS):
+        torch.save(model_state(full, {"frozen": parts["frozen"][rank]}),
+                   folder / f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt")
+        flat = torch.cat([parts[name][rank] for group in SHAPES for name in group])
+        inner = {"zero_stage": 3, "partition_count": RANKS, "fp32_flat_groups": list(flat.split(6))}
+        torch.save({"optimizer_state_dict": inner}, folder / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
+
+
+@pytest.fixture(params=[write_stage_2, write_stage_3], ids=["stage 2", "stage 3"])
+def checkpoint(request, tmp_path):
+    request.param(tmp_path / "global_step3", weights())
+    (tmp_path / "latest").write_text("global_step3")
+    return tmp_path
+
+
+def test_every_element_is_in_its_place(checkpoint):
+    found = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(checkpoint)
+    full = weights()
+    assert set(found) == {*full, "tied.weight", "counter"}
+    for name, tensor in full.items():
+        assert torch.equal(found[name], tensor), name
+    assert found["tied.weight"] is found["a.weight"] and found["counter"].dtype is torch.float32
+
+
+def test_frozen_weights_can_be_left_out(checkpoint):
+    found = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(checkpoint, exclude_frozen_parameters=True)
+    assert "frozen" not in found and "b.weight" in found
+
+
+def test_loads_into_a_model(checkpoint):
+    model = torch.nn.Module()
+    model.a, model.b = torch.nn.Linear(5, 3), torch.nn.Linear(7, 1, bias=False)
+    model.b.weight = torch.nn.Parameter(torch.zeros(7))
+    assert zero_to_fp32.load_state_dict_from_zero_checkpoint(model, str(checkpoint), "global_step3") is model
+    assert torch.equal(model.a.weight, weights()["a.weight"]) and torch.equal(model.b.weight, weights()["b.weight"])
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_writes_what_huggingface_reads(checkpoint, tmp_path, safe):
+    out = tmp_path / "out"
+    words = [str(checkpoint), str(out), "--max_shard_size", "60B"]
+    assert zero_to_fp32.main(words + ["--safe_serialization"] * safe) == 0
+    name = "model.safetensors" if safe else "pytorch_model.bin"
+    index = json.loads((out / f"{name}.index.json").read_text())
+    assert sorted({path.name for path in out.iterdir()} - {f"{name}.index.json"}) == sorted(set(index["weight_map"].values()))
+    file = out / index["weight_map"]["a.bias"]
+    if safe:
+        from safetensors.torch import load_file as load
+    else:
+        load = torch.load
+    assert torch.equal(load(file)["a.bias"], weights()["a.bias"])
+
+
+def test_one_file_where_all_fits(checkpoint, tmp_path):
+    zero_to_fp32.convert_zero_checkpoint_to_fp32_state_dict(checkpoint, tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["pytorch_model.bin"]
+
+
+def test_missing_things_are_named(checkpoint, tmp_path, capsys):
+    optim = zero_to_fp32.get_optim_files(checkpoint / "global_step3")
+    stage = 2 if os.path.basename(optim[0]).startswith("bf16_") else 3
+    assert len(optim) == RANKS and zero_to_fp32.get_model_state_file(checkpoint / "global_step3", stage)
+    os.remove(optim[1])
+    assert zero_to_fp32.main([str(checkpoint), str(tmp_path / "out")]) == 1
+    assert "has 1 of 2 ranks' *_optim_states.pt" in capsys.readouterr().err
+    with pytest.raises(FileNotFoundError, match="no such checkpoint"):
+        zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(checkpoint, "global_step9")
+    (checkpoint / "latest").unlink()
+    with pytest.raises(ValueError, match="to say which tag is meant"):
+        zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(checkpoint)
+
+
+def test_reads_zeroshard_s_own(tmp_path):
+    from safetensors.torch import save_file
+
+    folder = tmp_path / "global_step1"
+    folder.mkdir()
+    save_file({"a": torch.ones(2, dtype=torch.bfloat16)}, folder / "model.safetensors")
+    (folder / "state.json").write_text("{}")
+    found = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(tmp_path, "global_step1")
+    assert found["a"].dtype is torch.float32 and found["a"].tolist() == [1, 1]
+    with pytest.raises(ValueError, match="does not say which parameters were frozen"):
+        zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(tmp_path, "global_step1", exclude_frozen_parameters=True)
+
+
+def test_files_cannot_run_anything(checkpoint):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(checkpoint / "run"),)
+
+    path = checkpoint / "global_step3" / "evil.pt"
+    torch.save({"x": Evil(), "y": torch.ones(1)}, path)
+    from zeroshard.deepspeed.checkpoint.deepspeed_files import Unread, read
+
+    state = read(path)
+    assert isinstance(state["x"], Unread) and state["y"].item() == 1 and not (checkpoint / "run").exists()
+
+
+def test_sizes():
+    assert zero_to_fp32.bytes_in("5GB") == 5e9 and zero_to_fp32.bytes_in("1.5 MiB") == 1.5 * 2**20
+    assert zero_to_fp32.bytes_in(17) == 17 and zero_to_fp32.bytes_in(None) == float("inf")
+    with pytest.raises(ValueError, match=r"\[deepspeed\] no size: lots"):
+        zero_to_fp32.bytes_in("lots")
