@@ -24,8 +24,9 @@ std::shared_ptr<Communicator> over_groups(const std::vector<std::string>& names,
   for (const std::string& name : names) {
     groups.push_back(c10d::resolve_process_group(name)->getBackend(c10::DeviceType::CPU));
   }
-  CommOptions options;
-  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000));
+  C10dOptions options;
+  options.comm.timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000));
   std::unique_ptr<Communicator> comm = make_c10d_communicator(std::move(groups), options);
   const Device on = choose_device(device, 0);
   if (on.kind == DeviceKind::cpu) return comm;

@@ -153,6 +153,11 @@ void bind_config(py::module_& module) {
                                return stage_row(c.read.config.zero.stage).parameters ==
                                       Placement::sharded;
                              })
+      .def_property_readonly("shards_optimizer",
+                             [](const PythonConfig& c) {
+                               return stage_row(c.read.config.zero.stage).optimizer_states ==
+                                      Placement::sharded;
+                             })
       .def_property_readonly("shards_gradients",
                              [](const PythonConfig& c) {
                                return stage_row(c.read.config.zero.stage).gradients_accumulating !=

@@ -28,6 +28,7 @@ struct CoreSettings {
   bool runs_aside = false;      // communication has a processor of its own
   std::int64_t parameters = 0;  // elements in all
   std::int64_t accumulation_steps = 1;
+  bool keeps_dtypes = false;  // of parameters
   std::string optimizer_kind = "adam";
   py::list parameter_groups;
   std::map<std::string, int> group_of;  // by parameter's name

@@ -180,6 +180,7 @@ std::unique_ptr<EngineCore> make_engine_core(const PythonConfig& config,
   };
   options.update = update_by(settings.update);
   options.empties_released = true;
+  options.keeps_dtypes = settings.keeps_dtypes;
   return std::make_unique<EngineCore>(std::move(options), std::move(comm), settings.optimizer_kind);
 }
 
@@ -201,6 +202,7 @@ void bind_engine_core(py::module_& module) {
       .def_readwrite("runs_aside", &CoreSettings::runs_aside)
       .def_readwrite("parameters", &CoreSettings::parameters)
       .def_readwrite("accumulation_steps", &CoreSettings::accumulation_steps)
+      .def_readwrite("keeps_dtypes", &CoreSettings::keeps_dtypes)
       .def_readwrite("optimizer_kind", &CoreSettings::optimizer_kind)
       .def_readwrite("parameter_groups", &CoreSettings::parameter_groups)
       .def_readwrite("group_of", &CoreSettings::group_of)

@@ -1,4 +1,5 @@
 """Process groups: torch's default one, and those that an engine talks through."""
+import atexit
 import datetime
 import os
 import socket
@@ -14,6 +15,16 @@ GROUPS_PER_ENGINE = 3
 DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
 
 _idle_groups: list[list] = []  # of engines that are gone; making groups is collective and not free
+
+
+def _leave_in_order() -> None:
+    """At exit. Process groups have threads; where Python ends before they do, the process aborts."""
+    from zeroshard.engine import drop_all_engines
+
+    drop_all_engines()
+    _idle_groups.clear()
+    if is_initialized():
+        dist.destroy_process_group()
 
 
 def is_initialized() -> bool:
@@ -108,6 +119,8 @@ class EngineGroups:
         if _idle_groups:
             self.groups = _idle_groups.pop()
         else:
+            atexit.unregister(_leave_in_order)
+            atexit.register(_leave_in_order)
             self.groups = [dist.new_group(backend="gloo") for _ in range(GROUPS_PER_ENGINE)]
 
     def names(self) -> list[str]:

@@ -108,6 +108,9 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         settings.runs_aside = self.device.type != "cpu" or _C.usable_cpus() >= cores_wanted
         settings.parameters = sum(getattr(p, "ds_numel", p.numel()) for p in self.module.parameters())
         settings.accumulation_steps = self._accumulation
+        # A model that was born sharded has its precision already; what was added since (PEFT's
+        # adapters, in fp32) keeps its own, as with DeepSpeed.
+        settings.keeps_dtypes = any(isinstance(getattr(p, "zs_home", None), ShardHome) for p in self.module.parameters())
         if self.basic_optimizer is not None:
             self._settle_optimizer(settings)
         return settings
@@ -282,6 +285,13 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
 
     def __dir__(self) -> list[str]:
         return sorted(set(super().__dir__()) | set(dir(self.module)))
+
+
+def drop_all_engines() -> None:
+    """Without a word to other ranks: this one is about to end."""
+    for engine in list(_engines.values()):
+        engine._hooks.remove()
+        engine.core = engine._groups = None
 
 
 def destroy_engine_of(module: nn.Module) -> None:

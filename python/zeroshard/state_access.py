@@ -44,10 +44,10 @@ def _read(parameter: nn.Parameter, which: str) -> torch.Tensor | None:
     if which == "gradient":
         engine.core.wait_for_gradients()
     whole = torch.zeros(_shape(parameter).numel(), dtype=torch.float32, device=engine.device)
-    count = engine.core.read_state(unit, index, which, whole)
-    if distributed.world_size() > 1 and count < whole.numel():
-        dist.all_reduce(whole)
-    elif distributed.world_size() > 1 and which == "gradient":
+    engine.core.read_state(unit, index, which, whole)
+    # Gradients are read from the rank's span at every stage; other states are whole at stage 0.
+    in_parts = which == "gradient" or engine.configuration.parsed.shards_optimizer
+    if distributed.world_size() > 1 and in_parts:
         dist.all_reduce(whole)
     return whole.view(_shape(parameter))
 

@@ -14,7 +14,7 @@
 namespace zeroshard {
 namespace {
 
-constexpr Device kFake = FakeAccelerator::device();
+constexpr Device kAccelerator = FakeAccelerator::device();
 
 class StagedFaults : public testing::Test {
  protected:
@@ -42,7 +42,7 @@ void expect_contains(const std::string& text, const std::string& part) {
 
 TEST_F(StagedFaults, RanksOutOfStepAreReportedAsTheInnerBackendDoes) {
   run_staged_ranks(2, {.part_bytes = 100}, [](Communicator& comm, TrafficLedger&) {
-    RankBuffer buffer(1000, DType::fp32, kFake);
+    RankBuffer buffer(1000, DType::fp32, kAccelerator);
     const Handle handle =
         comm.broadcast(buffer.piece(), 0, comm.rank() == 0 ? "block.3" : "block.7");
     const std::string seen = message_of(handle);
@@ -53,7 +53,7 @@ TEST_F(StagedFaults, RanksOutOfStepAreReportedAsTheInnerBackendDoes) {
 
 TEST_F(StagedFaults, DifferentSizesAreReported) {
   run_staged_ranks(2, {}, [](Communicator& comm, TrafficLedger&) {
-    RankBuffer buffer(10 + comm.rank(), DType::fp32, kFake);
+    RankBuffer buffer(10 + comm.rank(), DType::fp32, kAccelerator);
     expect_contains(message_of(comm.all_reduce(buffer.piece(), ReduceOp::sum, "norm")),
                     "different sizes");
   });
@@ -61,7 +61,7 @@ TEST_F(StagedFaults, DifferentSizesAreReported) {
 
 TEST_F(StagedFaults, LaterCallsFailAtOnceWithTheSameError) {
   run_staged_ranks(2, {.part_bytes = 100}, [](Communicator& comm, TrafficLedger& inner) {
-    RankBuffer device(1000, DType::fp32, kFake), host(10, DType::fp32);
+    RankBuffer device(1000, DType::fp32, kAccelerator), host(10, DType::fp32);
     const Handle bad = comm.broadcast(device.piece(), 0, comm.rank() == 0 ? "a" : "b");
     const Handle queued = comm.all_reduce(host.piece(), ReduceOp::sum, "queued");
     const std::string seen = message_of(bad);
@@ -75,7 +75,7 @@ TEST_F(StagedFaults, LaterCallsFailAtOnceWithTheSameError) {
 
 TEST_F(StagedFaults, AnExceptionOnOneRankEndsTheOthersWithItsMessage) {
   const auto body = [](Communicator& comm, TrafficLedger&) {
-    RankBuffer buffer(1000, DType::fp32, kFake);
+    RankBuffer buffer(1000, DType::fp32, kAccelerator);
     if (comm.rank() == 2) throw std::runtime_error("the data ran out");
     const Handle handle = comm.broadcast(buffer.piece(), 0, "step");
     expect_contains(message_of(handle), "rank 2 failed: the data ran out");
@@ -88,7 +88,7 @@ TEST_F(StagedFaults, ARankThatLeavesByAnExceptionDoesNotWaitForTheOthers) {
   Handle left;
   const auto body = [&](Communicator& comm, TrafficLedger&) {
     if (comm.rank() == 0) return;
-    RankBuffer buffer(1000, DType::fp32, kFake);
+    RankBuffer buffer(1000, DType::fp32, kAccelerator);
     left = comm.broadcast(buffer.piece(), 0, "alone");
     throw std::runtime_error("the data ran out");
   };
@@ -113,7 +113,7 @@ TEST_F(StagedFaults, AFailedCopyFailsTheCall) {
 
 TEST_F(StagedFaults, BadArgumentsAreRefusedBeforeAnythingMoves) {
   run_staged_ranks(2, {}, [](Communicator& comm, TrafficLedger& inner) {
-    RankBuffer buffer(5, DType::fp32, kFake);
+    RankBuffer buffer(5, DType::fp32, kAccelerator);
     EXPECT_THROW(comm.all_gather_into({{buffer.read(), buffer.piece()}}, "x"), InvariantError);
     EXPECT_THROW(comm.broadcast(buffer.piece(), 2, "x"), InvariantError);
     EXPECT_TRUE(inner.entries().empty());

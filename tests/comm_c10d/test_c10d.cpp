@@ -15,7 +15,7 @@ constexpr std::size_t kGroups = 4;  // a communicator and three siblings
 constexpr std::int64_t kLarge = 2 << 20;
 
 // Runs the body as each rank; what each rank's body threw, or "".
-std::vector<std::string> run_ranks_over_groups(int world_size, const CommOptions& options,
+std::vector<std::string> run_ranks_over_groups(int world_size, const C10dOptions& options,
                                                const std::function<void(Communicator&)>& body) {
   std::vector<std::shared_ptr<testing::Postbox>> boxes;
   for (std::size_t i = 0; i < kGroups; ++i) boxes.push_back(std::make_shared<testing::Postbox>());
@@ -63,7 +63,7 @@ TEST(C10d, RanksThatDoDifferentThingsBothSaySo) {
 }
 
 TEST(C10d, ARankThatDoesNotComeIsNamedAfterTheTimeout) {
-  const CommOptions soon{.timeout = std::chrono::milliseconds(200)};
+  const C10dOptions soon{.comm = {.timeout = std::chrono::milliseconds(200)}};
   const auto said = run_ranks_over_groups(2, soon, [](Communicator& comm) {
     if (comm.rank() == 0) comm.barrier("start").wait();
   });
@@ -73,7 +73,7 @@ TEST(C10d, ARankThatDoesNotComeIsNamedAfterTheTimeout) {
 }
 
 TEST(C10d, AfterAFailureEveryOperationFailsAlike) {
-  const CommOptions soon{.timeout = std::chrono::milliseconds(100)};
+  const C10dOptions soon{.comm = {.timeout = std::chrono::milliseconds(100)}};
   const auto said = run_ranks_over_groups(2, soon, [](Communicator& comm) {
     if (comm.rank() != 0) return;
     const Handle first = comm.barrier("first"), second = comm.barrier("second");

@@ -1,9 +1,9 @@
 // Property: buckets cover the units in order, within the bucket size, and could not be fewer.
 #include <algorithm>
-#include <limits>
 
 #include <gtest/gtest.h>
 
+#include "tests/layout/limits.h"
 #include "tests/layout/random_cases.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/layout/bucket_plan.h"
@@ -12,8 +12,6 @@ namespace zeroshard {
 namespace {
 
 using Numels = std::vector<std::int64_t>;
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 TEST(Buckets, CoverUnitsInOrderWithinTheSize) {
   testing::for_each_case(600, [](testing::Random& random, const std::string& trace) {

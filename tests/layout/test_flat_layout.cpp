@@ -1,15 +1,13 @@
 // FlatLayout by example: the edges and what it refuses.
-#include <limits>
 
 #include <gtest/gtest.h>
 
+#include "tests/layout/limits.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/layout/flat_layout.h"
 
 namespace zeroshard {
 namespace {
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 TEST(FlatLayout, ThreeParametersOnTwoRanks) {
   const FlatLayout layout({100, 1, 130}, 2);

@@ -1,12 +1,12 @@
 // Pool and ring sizes. The gather pool is held to a simulation that gathers and releases unit by
 // unit the way an engine does.
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 
 #include <gtest/gtest.h>
 
+#include "tests/layout/limits.h"
 #include "tests/layout/random_cases.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/layout/pool.h"
@@ -15,8 +15,6 @@ namespace zeroshard {
 namespace {
 
 using Units = std::vector<GatherUnit>;
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 // Gathers one unit at a time and remembers the most it ever held.
 struct Simulation {

@@ -1,10 +1,10 @@
 // Which units are persistent and which visits are gathered ahead.
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include <gtest/gtest.h>
 
+#include "tests/layout/limits.h"
 #include "tests/layout/random_cases.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/layout/prefetch.h"
@@ -14,8 +14,6 @@ namespace {
 
 using Ends = std::vector<std::size_t>;
 using Units = std::vector<GatherUnit>;
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 Units units_of(const std::vector<std::int64_t>& numels) {
   Units units;

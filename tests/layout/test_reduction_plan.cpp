@@ -1,15 +1,13 @@
 // Which units are reduced together and what they are packed into.
-#include <limits>
 
 #include <gtest/gtest.h>
 
+#include "tests/layout/limits.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/layout/reduction_plan.h"
 
 namespace zeroshard {
 namespace {
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 TEST(ReductionPlan, GoesFromTheLastUnitToTheFirstAndTheRootByItself) {
   const ReductionPlan plan =

@@ -10,11 +10,11 @@
 namespace zeroshard {
 namespace {
 
-constexpr int kPadding = -1;
+constexpr int kPaddingId = -1;
 
 // The id of every element of the flat group, written parameter by parameter.
 std::vector<int> painted_ids(const FlatLayout& layout, const std::vector<int>& ids) {
-  std::vector<int> elements(static_cast<std::size_t>(layout.padded_numel()), kPadding);
+  std::vector<int> elements(static_cast<std::size_t>(layout.padded_numel()), kPaddingId);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const Span span = layout.parameter_span(i);
     std::fill(elements.begin() + span.begin(), elements.begin() + span.end(), ids[i]);
@@ -25,10 +25,10 @@ std::vector<int> painted_ids(const FlatLayout& layout, const std::vector<int>& i
 // The fewest segments: one per change of id along the real elements.
 std::size_t changes_of_id(const std::vector<int>& elements, const Span& shard) {
   std::size_t changes = 0;
-  int previous = kPadding;
+  int previous = kPaddingId;
   for (std::int64_t at = shard.begin(); at < shard.end(); ++at) {
     const int id = elements[static_cast<std::size_t>(at)];
-    if (id == kPadding) continue;
+    if (id == kPaddingId) continue;
     if (id != previous) ++changes;
     previous = id;
   }
@@ -54,16 +54,16 @@ TEST(Segments, CoverRealElementsOnceWithTheirId) {
         ASSERT_FALSE(segment.span.empty());
         ASSERT_TRUE(shard.contains(segment.span));
         for (; end < segment.span.begin(); ++end) {  // skipped: padding and nothing else
-          ASSERT_EQ(elements[static_cast<std::size_t>(end)], kPadding);
+          ASSERT_EQ(elements[static_cast<std::size_t>(end)], kPaddingId);
         }
         ASSERT_EQ(end, segment.span.begin());
         for (; end < segment.span.end(); ++end) {
           const int id = elements[static_cast<std::size_t>(end)];
-          ASSERT_TRUE(id == kPadding || id == segment.hyper_parameters) << end;
+          ASSERT_TRUE(id == kPaddingId || id == segment.hyper_parameters) << end;
         }
       }
       for (; end < shard.end(); ++end) {
-        ASSERT_EQ(elements[static_cast<std::size_t>(end)], kPadding);
+        ASSERT_EQ(elements[static_cast<std::size_t>(end)], kPaddingId);
       }
     }
   });

@@ -1,15 +1,13 @@
-#include <limits>
 
 #include <gtest/gtest.h>
 
+#include "tests/layout/limits.h"
 #include "tests/layout/random_cases.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/layout/span.h"
 
 namespace zeroshard {
 namespace {
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 TEST(Span, IsHalfOpen) {
   const Span span(64, 128);

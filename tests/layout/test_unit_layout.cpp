@@ -1,17 +1,15 @@
 // Units split into flat groups, and totals of a model.
-#include <limits>
 #include <map>
 
 #include <gtest/gtest.h>
 
+#include "tests/layout/limits.h"
 #include "tests/layout/random_cases.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/layout/unit_layout.h"
 
 namespace zeroshard {
 namespace {
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 TEST(ParameterShape, NumelIsTheProduct) {
   EXPECT_EQ((ParameterShape{"scalar", {}}).numel(), 1);

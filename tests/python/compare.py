@@ -34,6 +34,7 @@ LOSSES = {"losses", "train_loss", "eval_loss", "eval_loss_by_rank", "loss_before
 ACCURACIES = {"mean_token_accuracy"}  # shares of tokens whose likeliest continuation is right: a near tie can flip one
 NORMS = {"grad_norms", "norm", "input_gradient_norms", "divergences"}
 RATES = {"learning_rates", "momenta"}
+SAME_CLASS = {"DeepSpeedEngine": "Engine"}  # ours goes by its own name; isinstance holds under both
 # Adding a constant to all keys does not change attention, so the key bias has no gradient but rounding noise, and Adam blows
 # that up to whole steps in random directions: only its shape can be compared.
 NOISE_ONLY = re.compile(r"k_proj\.bias$")
@@ -89,6 +90,7 @@ class Comparison:
             self.exceptions.update(KNOWN_QUIRKS[name].excepted)
         self.differences = []
         self.steps = updates(golden)
+        self.travelled = sum(rate for rate in flat(golden.get("learning_rates", [])) if rate)
 
     def differ(self, path, golden, result, bound=None):
         allowed = "" if bound is None else f" (allowed {bound:.3g}, differs by {abs(golden - result):.3g})"
@@ -123,7 +125,7 @@ class Comparison:
     def leaf(self, path, golden, result, index, largest):
         bound = self.bound(path, golden, index, largest)
         if bound is None or not (is_number(golden) and is_number(result)):
-            equal = golden == result
+            equal = SAME_CLASS.get(golden, golden) == result if isinstance(golden, str) else golden == result
         elif math.isfinite(golden) and math.isfinite(result):
             equal = abs(golden - result) <= bound
         else:  # an overflow is an overflow, whether it is called inf or NaN
@@ -137,6 +139,8 @@ class Comparison:
         if not is_number(golden):
             return None
         scale = abs(golden) if largest is None else largest
+        if "weights" in keys or "saved" in keys:
+            scale = max(scale, self.travelled)  # a weight that starts at zero is as wrong as its way was long
         if any(key in RATES for key in keys):
             return LEARNING_RATE_RELATIVE * abs(golden)
         if any(key in ACCURACIES for key in keys):
@@ -155,6 +159,10 @@ def updates(golden):
     """How many optimizer updates the run made, at most."""
     losses = golden.get("losses") or [0]
     return len(losses[0]) if isinstance(losses[0], list) else len(losses)
+
+
+def flat(values):
+    return [each for value in values for each in (value if isinstance(value, list) else [value])]
 
 
 def is_number(value):

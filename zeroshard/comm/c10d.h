@@ -21,9 +21,14 @@
 
 namespace zeroshard {
 
+struct C10dOptions {
+  CommOptions comm = {};
+  bool shares_memory = true;  // between ranks of one host; the group then only introduces them
+};
+
 // The first group is the communicator's; each sibling takes the next one, since the order of
 // messages in a group is one. Nobody else may use them meanwhile.
 std::unique_ptr<Communicator> make_c10d_communicator(
-    std::vector<c10::intrusive_ptr<c10d::Backend>> groups, const CommOptions& options);
+    std::vector<c10::intrusive_ptr<c10d::Backend>> groups, const C10dOptions& options);
 
 }  // namespace zeroshard

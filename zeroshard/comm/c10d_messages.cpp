@@ -17,14 +17,35 @@ at::Tensor bytes_over(const void* data, std::int64_t bytes) {
   return at::from_blob(const_cast<void*>(data), {bytes}, at::kByte);
 }
 
-// What it throws is in the backend's words, and names no rank.
-bool has_ended_well(c10d::Work& work, std::chrono::milliseconds timeout) {
-  try {
-    return work.wait(timeout);
-  } catch (const std::exception&) {
-    return false;
+class Sent final : public Messages::Pending {
+ public:
+  Sent(int peer, c10::intrusive_ptr<c10d::Work> work, at::Tensor bytes,
+       std::chrono::milliseconds timeout)
+      : peer_(peer), work_(std::move(work)), bytes_(std::move(bytes)), timeout_(timeout) {}
+
+  void wait(const OperationTag& tag) override {
+    const auto begin = std::chrono::steady_clock::now();
+    if (has_ended_well()) return;
+    const bool silent = std::chrono::steady_clock::now() - begin >= timeout_;
+    if (silent) throw waited_too_long(tag, timeout_, {peer_});
+    throw rank_gone(peer_, tag);
   }
-}
+
+ private:
+  // What it throws is in the backend's words, and names no rank.
+  bool has_ended_well() {
+    try {
+      return work_->wait(timeout_);
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  const int peer_;
+  const c10::intrusive_ptr<c10d::Work> work_;
+  const at::Tensor bytes_;  // lives until the work is done
+  const std::chrono::milliseconds timeout_;
+};
 
 }  // namespace
 
@@ -33,12 +54,14 @@ C10dMessages::C10dMessages(c10::intrusive_ptr<c10d::Backend> group, const CommOp
 
 void C10dMessages::send(int peer, const void* data, std::int64_t bytes, Round& round) {
   std::vector<at::Tensor> tensors{bytes_over(data, bytes)};
-  round.push_back({peer, group_->send(tensors, peer, next_tag_), tensors.front()});
+  round.push_back(std::make_unique<Sent>(peer, group_->send(tensors, peer, next_tag_),
+                                         tensors.front(), options_.timeout));
 }
 
 void C10dMessages::receive(int peer, void* data, std::int64_t bytes, Round& round) {
   std::vector<at::Tensor> tensors{bytes_over(data, bytes)};
-  round.push_back({peer, group_->recv(tensors, peer, next_tag_), tensors.front()});
+  round.push_back(std::make_unique<Sent>(peer, group_->recv(tensors, peer, next_tag_),
+                                         tensors.front(), options_.timeout));
 }
 
 void C10dMessages::exchange(std::int64_t bytes, const Source& source, const Target& target,
@@ -59,17 +82,6 @@ void C10dMessages::broadcast(const Piece& piece, int root, Round& round) {
   for (int peer = 0; peer < world_size(); ++peer) {
     if (peer != root) send(peer, piece.data, piece.bytes(), round);
   }
-}
-
-void C10dMessages::wait(Round& round, const OperationTag& tag) const {
-  const auto begin = std::chrono::steady_clock::now();
-  for (const Pending& each : round) {
-    if (has_ended_well(*each.work, options_.timeout)) continue;
-    const bool silent = std::chrono::steady_clock::now() - begin >= options_.timeout;
-    if (silent) throw waited_too_long(tag, options_.timeout, {each.peer});
-    throw rank_gone(each.peer, tag);
-  }
-  round.clear();
 }
 
 }  // namespace zeroshard

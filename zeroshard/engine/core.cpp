@@ -74,7 +74,7 @@ FlatUnitOptions Core::unit_options(const EngineOptions& options, const UnitSpec&
   for (const NamedParameter& parameter : unit.parameters) numel += parameter.tensor.numel();
   units.push_back({.numel = numel, .never_released = !unit.has_call_point});
   const bool persistent = persistent_units(units, gather_limits(options.zero)).back();
-  const bool mixed = options.precision.model() == DType::fp32;
+  const bool mixed = options.keeps_dtypes || options.precision.model() == DType::fp32;
   return {
       .rank = comm.rank(),
       .world_size = comm.world_size(),
@@ -174,7 +174,7 @@ Core::~Core() {
 void Core::before_forward(std::size_t unit, bool trains) {
   const std::lock_guard lock(mutex_);
   drop_broken_backward();
-  flat_[unit]->check_intact();
+  flat_[unit]->check_intact(trains);
   if (in_backward_) {
     hold_for_recompute(unit);
   } else {

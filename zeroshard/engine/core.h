@@ -55,6 +55,8 @@ struct EngineOptions {
   // A released parameter has no elements, rather than a shape and no memory. It is then safe to
   // copy, print and count, which matters where others do so: in Python.
   bool empties_released = false;
+  // Parameters stay of the type they are: whoever made them has chosen, as PEFT does for adapters.
+  bool keeps_dtypes = false;
 };
 
 struct StepResult {

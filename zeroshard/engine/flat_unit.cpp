@@ -226,7 +226,7 @@ std::vector<GatherPair> FlatUnit::gather_pairs(bool refresh) const {
   return pairs;
 }
 
-void FlatUnit::check_intact() const {
+void FlatUnit::check_intact(bool trains) const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const NamedParameter& parameter = parameters_[i];
     const at::Tensor& flat = groups_[layout_.locate(i).group].flat;
@@ -236,7 +236,7 @@ void FlatUnit::check_intact() const {
                         .value = fmt::format("{} of unit {}", parameter.name, name()),
                         .remedy = "call module.to() and the like before the engine is made"});
     }
-    if (parameter.tensor.requires_grad() != trainable_[i]) {
+    if (trains && parameter.tensor.requires_grad() != trainable_[i]) {
       throw StateError({.what = "requires_grad has changed since the unit was sharded",
                         .value = fmt::format("{} of unit {}", parameter.name, name()),
                         .remedy = "freeze parameters before the engine is made, under Init in the "

@@ -100,8 +100,10 @@ class FlatUnit {
   // The shard takes its span of the full buffer's values, which somebody has changed.
   void take_over_full();
 
-  // Throws StateError that names a parameter which no longer is the view it was made.
-  void check_intact() const;
+  // Throws StateError that names a parameter which no longer is the view it was made. `trains`: or
+  // whose requires_grad has changed, which only matters then (PEFT switches adapters off for a
+  // while).
+  void check_intact(bool trains = true) const;
 
  private:
   struct Group {

@@ -87,12 +87,13 @@ def run_module(name: str) -> None:
 
 def main() -> None:
     sys.excepthook = FirstErrorHook(token_from_environment())
-    sys.stdout.reconfigure(line_buffering=True)  # at once, but never a piece of a line amid another's
+    # Whole lines at once, whatever PYTHONUNBUFFERED says: pieces would mix with other ranks' lines.
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)
     is_module = sys.argv[1] == "-m"
     del sys.argv[:2 if is_module else 1]
     name = sys.argv[0]
     if not getattr(sys.flags, "safe_path", False):  # with it, Python puts no folder there
-        sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.abspath(name))
+        sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.realpath(name))
     run_module(name) if is_module else run_script(name)
 
 

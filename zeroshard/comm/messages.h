@@ -1,0 +1,45 @@
+// Bytes between ranks, every one of them to every other: what a transport must do.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "zeroshard/comm/message.h"
+
+namespace zeroshard {
+
+class Messages {
+ public:
+  virtual ~Messages() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  // Whatever is under way ends soon.
+  virtual void abort() = 0;
+
+  // What has been sent and asked for and is not waited for yet.
+  class Pending {
+   public:
+    virtual ~Pending() = default;
+    // Blocks. Throws CommError, with the operation's name, where a rank is gone or silent.
+    virtual void wait(const OperationTag& tag) = 0;
+  };
+  using Round = std::vector<std::unique_ptr<Pending>>;
+
+  using Source = std::function<const void*(int peer)>;
+  using Target = std::function<void*(int peer)>;
+  // `bytes` to and from each of the others.
+  virtual void exchange(std::int64_t bytes, const Source& source, const Target& target,
+                        Round& round) = 0;
+  // From the root to all others.
+  virtual void broadcast(const Piece& piece, int root, Round& round) = 0;
+
+  static void wait(Round& round, const OperationTag& tag) {
+    for (const auto& each : round) each->wait(tag);
+    round.clear();
+  }
+};
+
+}  // namespace zeroshard
