@@ -29,8 +29,18 @@ if [[ ! -f $folder/build.ninja || $(cat $folder/configured 2>/dev/null) != "${ar
   echo "${arguments[*]-}" >$folder/configured
 fi
 
-if (( $# )); then
-  cmake --build $folder --parallel "$jobs" --target "$@"
-else
-  cmake --build --preset "$preset" --parallel "$jobs"
+targets=("$@")
+build() {
+  if (( ${#targets[@]} )); then
+    cmake --build $folder --parallel "$jobs" --target "${targets[@]}"
+  else
+    cmake --build --preset "$preset" --parallel "$jobs"
+  fi
+}
+if ! build; then
+  # Sanitizer builds compile several files as one, in half the time. Two that use one name in their
+  # unnamed namespaces are no mistake; a true one shows again.
+  grep -q '^CMAKE_UNITY_BUILD:.*=ON' $folder/CMakeCache.txt || exit 1
+  echo "build: once more, file by file"
+  cmake -DCMAKE_UNITY_BUILD=OFF $folder >$folder/configure.log && build
 fi

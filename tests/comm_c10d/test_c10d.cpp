@@ -39,16 +39,19 @@ std::vector<std::string> run_ranks_over_groups(int world_size, const C10dOptions
   return said;
 }
 
-class C10dRanks : public ::testing::TestWithParam<int> {};
+// Ranks, and whether they share memory.
+class C10dRanks : public ::testing::TestWithParam<std::tuple<int, bool>> {};
 
 TEST_P(C10dRanks, KeepTheContract) {
-  const auto said = run_ranks_over_groups(GetParam(), {}, [](Communicator& comm) {
+  const auto [ranks, shared] = GetParam();
+  const auto said = run_ranks_over_groups(ranks, {.shares_memory = shared}, [](Communicator& comm) {
     contract::everything(comm, kLarge / comm.world_size());
   });
-  EXPECT_EQ(said, std::vector<std::string>(static_cast<std::size_t>(GetParam())));
+  EXPECT_EQ(said, std::vector<std::string>(static_cast<std::size_t>(ranks)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, C10dRanks, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, C10dRanks,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Bool()));
 
 TEST(C10d, RanksThatDoDifferentThingsBothSaySo) {
   const auto said = run_ranks_over_groups(2, {}, [](Communicator& comm) {
