@@ -2,27 +2,29 @@
 
     zeroshard run --ranks 2 examples/python/basic_neuralnet.py
 
-A script written for DeepSpeed runs as it is: under `zeroshard run`, `import deepspeed` is ZeroShard as
-well. Spelt out as below, it also runs by plain `python`, as one rank.
+A script written for DeepSpeed needs no new line: under `zeroshard run`, `import deepspeed` means the
+same as the import below, which works by plain `python` as well (then there is one rank).
 
 Expected output:
-    epoch 10: loss ~0.53
-    epoch 20: loss ~0.02
-    epoch 30: loss ~0.00
-    y = ~2.00 x + ~1.00, and should be 2 x + 1
+    epoch 10: loss ~0.7167
+    epoch 20: loss ~0.0082
+    epoch 30: loss ~0.0000
+    y = ~1.997 x + ~1.000, and should be 2 x + 1
+    4 steps were skipped to find a loss scale
 """
 from pathlib import Path
 
 import torch
 import zeroshard.deepspeed as deepspeed
 
-EPOCHS, BATCH = 30, 4  # the file gives no batch size, so the loop chooses its own: 4 per rank
+EPOCHS = 30
+BATCH = 4  # per rank; the file gives no batch size, so the loop has its own
 
 torch.manual_seed(1)  # the same data and the same start on every rank
 x = torch.rand(1000, 1) * 2 - 1
 y = 2 * x + 1
 layer = torch.nn.Linear(1, 1)
-engine, optimizer, _, _ = deepspeed.initialize(
+engine, _, _, _ = deepspeed.initialize(
     model=layer,
     optimizer=torch.optim.Adam(layer.parameters(), lr=1e-3),
     config=Path(__file__).with_suffix(".json"),

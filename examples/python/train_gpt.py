@@ -1,25 +1,26 @@
 """A small language model learns to write sums, at any ZeRO stage, in a loop of your own.
 
     zeroshard run --ranks 2 examples/python/train_gpt.py
-    zeroshard run --ranks 2 examples/python/train_gpt.py --stage 0    # the same losses, more memory
+    zeroshard run --ranks 2 examples/python/train_gpt.py --stage 0    # the same losses, 16.77 MiB
 
 Expected output:
-    step 25: loss ~3.0
+    step 25: loss ~1.5298
+    step 50: loss ~1.1926
+    step 75: loss ~1.1283
+    step 100: loss ~0.9724
+    stage 3 on 2 ranks: 10.12 MiB per rank
 """
 import argparse
 
 import torch
 import zeroshard
 
+BATCH, LENGTH, WIDTH = 8, 48, 128
 parser = argparse.ArgumentParser()
 parser.add_argument("--stage", type=int, default=3)
-BATCH, LENGTH, WIDTH = 8, 48, 128
-config = {
-    "train_micro_batch_size_per_gpu": BATCH,
-    "optimizer": {"type": "AdamW", "params": {"lr": 2e-3}},
-    "gradient_clipping": 1.0,
-    "zero_optimization": {"stage": parser.parse_args().stage, "reduce_bucket_size": 1.4e5, "stage3_prefetch_bucket_size": 1e5},
-}
+zero = {"stage": parser.parse_args().stage, "reduce_bucket_size": 1.4e5, "stage3_prefetch_bucket_size": 1e5}
+config = {"train_micro_batch_size_per_gpu": BATCH, "gradient_clipping": 1.0, "zero_optimization": zero,
+          "optimizer": {"type": "AdamW", "params": {"lr": 2e-3}}}  # or the path of a ds_config.json
 
 
 class Gpt(torch.nn.Module):
@@ -37,7 +38,7 @@ class Gpt(torch.nn.Module):
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
 
 
-torch.manual_seed(1)  # every rank starts with rank 0's weights in any case
+torch.manual_seed(1)
 engine, _, _, _ = zeroshard.initialize(model=Gpt(), config=config)
 text = torch.tensor(list("".join(f"{a} + {b} = {a + b}\n" for a in range(40) for b in range(40)).encode()))
 places = torch.Generator().manual_seed(engine.global_rank)  # each rank reads elsewhere
@@ -49,4 +50,5 @@ for step in range(1, 101):
     if engine.global_rank == 0 and step % 25 == 0:
         print(f"step {step}: loss {loss.item():.4f}")
 if engine.global_rank == 0:
-    print(f"stage {engine.zero_optimization_stage()}: {sum(engine.memory().values()) / 2**20:.2f} MiB per rank", engine.memory())
+    held = sum(engine.memory().values()) / 2**20
+    print(f"stage {engine.zero_optimization_stage()} on {engine.world_size} ranks: {held:.2f} MiB per rank")

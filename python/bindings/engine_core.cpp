@@ -80,10 +80,10 @@ EngineCore::EngineCore(EngineOptions options, std::shared_ptr<Communicator> comm
       memory_(std::make_shared<StateMemory>(options_.device)) {}
 
 void EngineCore::add_unit(const std::string& name, const std::vector<std::string>& names,
-                          const py::list& parameters, bool has_call_point) {
+                          const py::list& parameters, bool has_call_point, bool frozen) {
   UnitSpec spec{.name = name, .parameters = {}, .has_call_point = has_call_point};
   for (std::size_t i = 0; i < names.size(); ++i) {
-    spec.parameters.push_back({names[i], tensor_of(parameters[i])});
+    spec.parameters.push_back({names[i], tensor_of(parameters[i]), frozen});
   }
   const FlatUnitOptions unit = Core::unit_options(options_, spec, *comm_, so_far_);
   units_.push_back(std::make_unique<FlatUnit>(spec, unit, memory_));
@@ -93,6 +93,15 @@ void EngineCore::finish() {
   const py::gil_scoped_release others_run;
   core_ = std::make_unique<Core>(std::move(units_), memory_, options_, *comm_);
   hooks_ = std::make_shared<ForwardHooks>(*core_);
+}
+
+void EngineCore::close() {
+  if (hooks_ != nullptr) hooks_->close();
+  options_.update = {};
+  const py::gil_scoped_release others_run;
+  core_.reset();
+  units_.clear();
+  comm_.reset();
 }
 
 Core& EngineCore::core() const {
@@ -213,6 +222,7 @@ void bind_engine_core(py::module_& module) {
            py::arg("settings"))
       .def("add_unit", &EngineCore::add_unit)
       .def("finish", &EngineCore::finish)
+      .def("close", &EngineCore::close)
       .def("make_hook", &EngineCore::make_hook, py::keep_alive<0, 1>())
       .def("backward", &EngineCore::backward)
       .def("step", &EngineCore::step)

@@ -26,8 +26,10 @@ class EngineCore {
 
   // Takes the parameters over. All ranks add the same units in the same order.
   void add_unit(const std::string& name, const std::vector<std::string>& names,
-                const py::list& parameters, bool has_call_point);
+                const py::list& parameters, bool has_call_point, bool frozen);
   void finish();
+  // Gives everything back now, whoever still holds this object.
+  void close();
 
   Core& core() const;
   Communicator& comm() { return *comm_; }
@@ -45,7 +47,7 @@ class EngineCore {
 
  private:
   EngineOptions options_;
-  const std::shared_ptr<Communicator> comm_;
+  std::shared_ptr<Communicator> comm_;
   const std::string optimizer_kind_;
   std::shared_ptr<StateMemory> memory_;
   std::vector<GatherUnit> so_far_;

@@ -115,12 +115,19 @@ bool ForwardHooks::use_outside(std::size_t unit) {
   return true;
 }
 
+void ForwardHooks::close() {
+  closed_ = true;
+  frames_.clear();
+  forget_deferred();
+}
+
 void ForwardHooks::forget_deferred() {
   for (std::vector<Use>& uses : deferred_) uses.clear();
 }
 
 py::object ModuleHook::before(const py::object& /*module*/, const py::tuple& arguments,
                               const py::dict& keywords) {
+  if (hooks_ == nullptr || hooks_->is_closed()) return py::none();
   const bool opens = !guards_ || !hooks_->is_active(unit_);
   py::object result = opens ? hooks_->before(unit_, arguments, keywords) : py::none();
   opened_.push_back(opens);
@@ -130,7 +137,7 @@ py::object ModuleHook::before(const py::object& /*module*/, const py::tuple& arg
 // Called after an exception, too; then perhaps without before() having come to its end.
 void ModuleHook::after(const py::object& /*module*/, const py::tuple& /*arguments*/,
                        const py::object& output) {
-  if (opened_.empty()) return;
+  if (opened_.empty() || hooks_->is_closed()) return;
   const bool opened = opened_.back();
   opened_.pop_back();
   if (opened) hooks_->after(output);
@@ -139,7 +146,8 @@ void ModuleHook::after(const py::object& /*module*/, const py::tuple& /*argument
 void bind_forward_hooks(py::module_& module) {
   py::class_<ModuleHook>(module, "ModuleHook")
       .def("before", &ModuleHook::before)
-      .def("after", &ModuleHook::after);
+      .def("after", &ModuleHook::after)
+      .def("__deepcopy__", [](const ModuleHook& hook, const py::dict&) { return hook.inert(); });
 }
 
 }  // namespace zeroshard::python

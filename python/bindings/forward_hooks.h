@@ -34,6 +34,9 @@ class ForwardHooks {
   bool use_outside(std::size_t unit);
   // Whether a module runs, in forward or once more in backward.
   bool is_under_way() const { return !frames_.empty() || core_.recomputes(); }
+  // The engine goes: from now on modules run as if it had never been.
+  void close();
+  bool is_closed() const { return closed_; }
   // Uses that were to be computed again and were not, once their step is over.
   void forget_deferred();
 
@@ -53,7 +56,8 @@ class ForwardHooks {
   std::vector<Frame> frames_;
   std::vector<int> active_;                 // by unit: frames of it
   std::vector<std::vector<Use>> deferred_;  // by unit: computed without a graph, for now
-  bool pass_trains_ = false;                // of the outermost module under way
+  bool closed_ = false;
+  bool pass_trains_ = false;  // of the outermost module under way
 };
 
 // What one module holds.
@@ -64,6 +68,10 @@ class ModuleHook {
 
   py::object before(const py::object& module, const py::tuple& arguments, const py::dict& keywords);
   void after(const py::object& module, const py::tuple& arguments, const py::object& output);
+  // Of a module that is copied: the copy is not the engine's.
+  std::unique_ptr<ModuleHook> inert() const {
+    return std::make_unique<ModuleHook>(nullptr, unit_, guards_);
+  }
 
  private:
   const std::shared_ptr<ForwardHooks> hooks_;

@@ -18,7 +18,7 @@ from zeroshard.hooks import ModelHooks
 from zeroshard.optimizer import ShardSteps, ZeroOptimizer, kernel_of
 from zeroshard.parameter_groups import group_of_parameter
 from zeroshard.read_config import EngineConfig
-from zeroshard.sharded_parameter import ShardHome, make_plain, make_sharded, shard_alone
+from zeroshard.sharded_parameter import ShardHome, make_plain, make_sharded
 from zeroshard.units import Unit, find_units
 
 logger = logging.getLogger("zeroshard")
@@ -90,14 +90,15 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         self.module.ds_external_parameters = lambda: iter(())
 
     def _freeze_what_is_not_trained(self) -> None:
-        """Without an optimizer nothing is trained; with one, what it has not been given is not."""
-        trained = group_of_parameter(self.module, self.basic_optimizer) if self.basic_optimizer else {}
-        self._group_of_id = trained
+        """What the optimizer has not been given is not trained. (An engine without one leaves all as it is.)"""
+        if self.basic_optimizer is None:
+            return
+        self._group_of_id = trained = group_of_parameter(self.module, self.basic_optimizer)
         for parameter in self.module.parameters():
             if parameter.requires_grad and id(parameter) not in trained:
                 parameter.requires_grad_(False)
                 self._frozen_here.append(parameter)
-        if self.basic_optimizer is not None and self._frozen_here:
+        if self._frozen_here:
             self.say(f"{len(self._frozen_here)} parameters are in no parameter group and stay as they are")
 
     def _core_settings(self) -> "_C.CoreSettings":
@@ -145,7 +146,8 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
                 make_sharded(parameter, home)
             else:
                 make_plain(parameter)
-        self.core.add_unit(unit.name, list(unit.parameters), list(unit.parameters.values()), not unit.is_root)
+        names, parameters = list(unit.parameters), list(unit.parameters.values())
+        self.core.add_unit(unit.name, names, parameters, not unit.is_root, self.basic_optimizer is None)
 
     def _move_buffers(self) -> None:
         for module in self.module.modules():
@@ -255,24 +257,24 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
             return
         self._hooks.remove()
         kept = self._keep_shards() if self.configuration.parsed.shards_parameters else []
+        self.core.close()
         self.core = None
-        for parameter, values in kept:
-            make_plain(parameter)
-            parameter.data = values
-            shard_alone(parameter)
+        for parameter, home in kept:
+            parameter.zs_home = home
+            parameter.data = home.shard.new_empty(0)
         for parameter in self._frozen_here:
             parameter.requires_grad_(True)
         if self._groups is not None:
             self._groups.give_back()
         _engines.pop(id(self.module), None)
 
-    def _keep_shards(self) -> list[tuple[nn.Parameter, torch.Tensor]]:
+    def _keep_shards(self) -> list[tuple[nn.Parameter, ShardHome]]:
+        """One unit at a time is here in full; of each parameter this rank's part stays."""
         kept = []
         for index, unit in enumerate(self.units):
-            entered = self.core.enter_full([index])
-            kept += [(parameter, parameter.data.clone()) for parameter in unit.parameters.values()]
-            if entered:
-                self.core.leave_full([index], False, -1)
+            self.core.enter_full([index])
+            kept += [(parameter, ShardHome(parameter, parameter.data)) for parameter in unit.parameters.values()]
+            self.core.leave_full([index], False, -1)
         return kept
 
     def __getattr__(self, name: str) -> Any:
@@ -291,6 +293,7 @@ def drop_all_engines() -> None:
     """Without a word to other ranks: this one is about to end."""
     for engine in list(_engines.values()):
         engine._hooks.remove()
+        engine.core.close()
         engine.core = engine._groups = None
 
 

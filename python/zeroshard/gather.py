@@ -22,6 +22,8 @@ class EngineHome:
 
 def _sharded_in(params: Any) -> list[ShardedParameter]:
     """Each once, in an order that is the same on all ranks; what is not sharded needs no gathering."""
+    if params is None:
+        return []
     if isinstance(params, torch.Tensor):
         params = [params]
     elif isinstance(params, nn.Module):

@@ -1,4 +1,5 @@
 """Connects a model's modules with the core: whose call uses which unit."""
+import copy
 from typing import Any
 
 from torch import nn
@@ -19,6 +20,10 @@ class GuardedParameters(dict):
             if isinstance(home, EngineHome):
                 home.engine.core.use_outside(home.unit)
         return parameter
+
+    def __deepcopy__(self, memo: dict) -> dict[str, Any]:
+        """A copied module is not the engine's."""
+        return copy.deepcopy(dict(self), memo)
 
 
 class ModelHooks:

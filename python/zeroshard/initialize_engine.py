@@ -7,7 +7,7 @@ from torch import nn
 
 from zeroshard import distributed
 from zeroshard.data import RankLoader
-from zeroshard.engine import Engine
+from zeroshard.engine import Engine, destroy_engine_of
 from zeroshard.errors import ConfigError
 from zeroshard.optimizer import HyperParameters, ZeroOptimizer
 from zeroshard.parameter_groups import groups_of, make_optimizer, refuse_untrainable
@@ -42,6 +42,7 @@ def initialize(
     if model is None:
         raise ConfigError("[engine] no model was given; pass model=")
     given = _one_config(args, config, config_params)
+    destroy_engine_of(model)
     distributed.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
     with suspended():
         configuration = EngineConfig(given, distributed.world_size())

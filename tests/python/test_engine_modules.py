@@ -58,6 +58,22 @@ class CallsPartsOfABlock(Net):
         return self.head(x + self.blocks[1].down(F.relu(self.blocks[1].up(x))))
 
 
+class CallsPartsBeforeTheBlock(Net):
+    def forward(self, tokens):
+        x = self.blocks[1].down(F.relu(self.blocks[1].up(self.embedding(tokens))))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+class ReadsBeforeTheBlock(Net):
+    def forward(self, tokens):
+        x = F.linear(self.embedding(tokens), self.blocks[1].down.weight[:, :11])
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
 class Attends(Net):
     """torch's own layers read each other's weights without calling each other."""
 
@@ -167,12 +183,26 @@ def from_an_input(model, tokens):
     return next_token_loss(model, tokens) + sensitivity.detach().norm() * next_token_loss(model, tokens.flip(1)) * 0.01
 
 
+def adversarial(model, tokens):
+    """By the loss's gradient at an input, through the engine's own graph, which is then differentiated for good."""
+    inner = getattr(model, "module", model)
+    kept = []
+    handle = inner.blocks[0].register_forward_pre_hook(lambda module, inputs: kept.append(inputs[0]))
+    loss = next_token_loss(model, tokens)
+    handle.remove()
+    gradient, = torch.autograd.grad(loss, kept, retain_graph=True)
+    return loss * (1 + gradient.norm().detach())
+
+
 CASES = {
+    "gradient within the graph first": (Net, adversarial),
     "one block twice": (OneBlockTwice, next_token_loss),
     "shared between blocks": (SharedBetweenBlocks, next_token_loss),
     "adapters beside frozen matrices": (Adapters, next_token_loss),
     "parameters read outside their module": (ReadsOutside, next_token_loss),
     "parts of a block called by themselves": (CallsPartsOfABlock, next_token_loss),
+    "parts of a block called before it": (CallsPartsBeforeTheBlock, next_token_loss),
+    "a block's weight read before it": (ReadsBeforeTheBlock, next_token_loss),
     "torch's attention and recurrence": (Attends, next_token_loss),
     "reparametrized, lists and dictionaries": (Reparametrized, next_token_loss),
     "inputs and outputs changed in place": (ChangesInPlace, next_token_loss),
@@ -185,18 +215,22 @@ CASES = {
 
 
 def same_at_all_stages(name, ranks):
+    """With blocks as units, and with every leaf as one; what is a unit may change the order of autograd's sums."""
     kind, loss = CASES[name]
     plain = train_plainly(made(kind), ranks=ranks, loss=loss)
-    first = None
     for minimum in (100_000, 1):
+        runs = []
         for stage in range(4):
             with every_leaf_a_unit(minimum):
-                run = train_new(made(kind), settings(stage), loss=loss)
-            first = first or run
-            assert run.losses == first.losses and run.norms == first.norms and run.same_weights(first), (stage, minimum)
-    assert close(first, plain)
+                runs.append(train_new(made(kind), settings(stage), loss=loss))
+        for stage, run in enumerate(runs):
+            assert run.losses == runs[0].losses and run.norms == runs[0].norms and run.same_weights(runs[0]), (stage, minimum)
+        assert close(runs[0], plain)
 
 
-@pytest.mark.parametrize("name", CASES)
+LATE = pytest.mark.xfail(strict=True, reason="open defect: a gradient that comes after its unit's backward is lost (defect 1)")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LATE if "before it" in name else ()) for name in CASES])
 def test_same_at_every_stage_and_as_plain_torch(name):
     on_ranks(2, same_at_all_stages, name, 2)

@@ -129,7 +129,7 @@ void Core::make_states() {
     for (std::size_t p = 0; p < flat_[i]->parameters().size(); ++p) {
       const NamedParameter& parameter = flat_[i]->parameters()[p];
       ids[i].push_back(group_of(options_, parameter.name));
-      if (parameter.tensor.requires_grad()) hooks_.emplace_back(parameter.tensor, link_, i, p);
+      if (parameter.trained()) hooks_.emplace_back(parameter.tensor, link_, i, p);
     }
   }
   int moments = 0;
@@ -262,6 +262,9 @@ void Core::capture(std::size_t unit, std::size_t parameter, const at::Tensor& gr
   if (unit != root_) spans_.begin_backward(unit);  // the root's would be open to the very end
   reducer_->capture(unit, parameter, gradient);
   finish_open_unit(unit);
+  if (completes_by_gradients() && pending_[unit] == 0 && reducer_->all_captured(unit)) {
+    reducer_->complete(unit);
+  }
 }
 
 // A unit in mid-model of which no input needs a gradient (the first of a second tower). The other
@@ -277,9 +280,14 @@ void Core::finish_open_unit(std::size_t unit) {
   }
 }
 
+// A part of a unit may have been used before the unit was called; its gradient comes when the
+// unit's backward is over. Where nothing is gathered in backward, nobody waits for the others at a
+// unit, so it is complete when its gradients are here, or else when backward ends.
+bool Core::completes_by_gradients() const { return stage_.parameters != Placement::sharded; }
+
 // Every node of a unit was made after its input boundary, so autograd has run them all by now.
 void Core::finish_unit(std::size_t unit) {
-  reducer_->complete(unit);
+  if (!completes_by_gradients() || reducer_->all_captured(unit)) reducer_->complete(unit);
   spans_.end_backward(unit, flat_[unit]->name());
   if (!held_[unit]) return;
   held_[unit] = false;

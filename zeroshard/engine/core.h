@@ -166,6 +166,7 @@ class Core {
   void skip_in_backward(std::size_t unit);
   void finish_unit(std::size_t unit);
   void finish_open_unit(std::size_t unit);
+  bool completes_by_gradients() const;
   bool stage_keeps_local() const { return stage_.gradients_accumulating == Placement::partial; }
   void do_what_others_did();
   void wait_for_reductions();

@@ -170,7 +170,7 @@ void Core::note_without_gradient(const std::vector<std::vector<bool>>& present) 
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     for (std::size_t p = 0; p < present[i].size(); ++p) {
       const NamedParameter& parameter = flat_[i]->parameters()[p];
-      if (!present[i][p] && parameter.tensor.requires_grad()) {
+      if (!present[i][p] && parameter.trained()) {
         without_gradient_.push_back(parameter.name);
       }
     }

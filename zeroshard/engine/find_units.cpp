@@ -48,7 +48,7 @@ class Finder {
   void own(const std::string& name, const at::Tensor& tensor, const Path& path) {
     const auto [known, is_new] = index_.try_emplace(tensor.unsafeGetTensorImpl(), owned_.size());
     if (is_new) {
-      owned_.push_back({{name, tensor}, path});
+      owned_.emplace_back(NamedParameter{.name = name, .tensor = tensor}, path);
       return;
     }
     Path& before = owned_[known->second].path;

@@ -25,7 +25,7 @@ UnitLayout layout_of(const UnitSpec& spec, const FlatUnitOptions& options) {
     shapes.push_back({.name = parameter.name,
                       .dims = parameter.tensor.sizes().vec(),
                       .dtype = options.dtype.value_or(own),
-                      .trainable = parameter.tensor.requires_grad()});
+                      .trainable = parameter.trained()});
   }
   return {spec.name, std::move(shapes), options.world_size};
 }
@@ -44,7 +44,7 @@ FlatUnit::FlatUnit(const UnitSpec& spec, const FlatUnitOptions& options,
       state_(options.resident ? ParameterState::ready : ParameterState::sharded) {
   const at::NoGradGuard no_grad;
   for (const NamedParameter& parameter : parameters_) {
-    trainable_.push_back(parameter.tensor.requires_grad());
+    trainable_.push_back(parameter.trained());
   }
   if (!options_.resident && device_ == kCpu) {
     released_ = std::make_unique<ReleasedRange>(name(), gathered_bytes());
@@ -154,7 +154,7 @@ void FlatUnit::show_shapes(bool shown) {
   if (!options_.empties_released) return;
   if (accumulators_.empty()) {
     for (const NamedParameter& parameter : parameters_) {
-      if (!parameter.tensor.requires_grad()) continue;
+      if (!parameter.trained()) continue;
       accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameter.tensor));
     }
   }
@@ -236,7 +236,7 @@ void FlatUnit::check_intact(bool trains) const {
                         .value = fmt::format("{} of unit {}", parameter.name, name()),
                         .remedy = "call module.to() and the like before the engine is made"});
     }
-    if (trains && parameter.tensor.requires_grad() != trainable_[i]) {
+    if (trains && parameter.trained() != trainable_[i]) {
       throw StateError({.what = "requires_grad has changed since the unit was sharded",
                         .value = fmt::format("{} of unit {}", parameter.name, name()),
                         .remedy = "freeze parameters before the engine is made, under Init in the "

@@ -25,7 +25,10 @@ namespace zeroshard {
 
 struct NamedParameter {
   std::string name;
-  at::Tensor tensor;  // the leaf that the model holds
+  at::Tensor tensor;    // the leaf that the model holds
+  bool frozen = false;  // left alone, even where it requires a gradient
+
+  bool trained() const { return tensor.requires_grad() && !frozen; }
 };
 
 // What the engine is given: it knows no modules.

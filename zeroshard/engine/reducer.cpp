@@ -97,6 +97,13 @@ void Reducer::begin_backward(bool reduces) {
 
 void Reducer::capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient) {
   UnitGradients& to = units_[unit];
+  if (to.complete && buckets_[to.bucket].launched) {
+    throw StateError(
+        {.what = "a gradient came after its unit had been reduced",
+         .value = fmt::format("{} of unit {}", flat_units_[unit]->parameters()[parameter].name,
+                              flat_units_[unit]->name()),
+         .remedy = "use a unit's parameters in its own forward, or after it"});
+  }
   if (to.state != GradientState::filling) {
     move_to(to.state, GradientState::filling, flat_units_[unit]->name());
   }

@@ -11,12 +11,13 @@ from accelerate import Accelerator, DeepSpeedPlugin, PartialState
 from accelerate.utils import DummyOptim, DummyScheduler, set_seed
 from transformers import LlamaConfig, LlamaForCausalLM, get_linear_schedule_with_warmup
 
-from recording import (client_arguments, described_folder, each_rank, number, random_tokens, rank, write_result)
+from recording import (ON_CPU, client_arguments, described_folder, each_rank, number, random_tokens, rank, write_result)
 
 args = client_arguments(steps=6, accumulation=2, precision="no", stage=2, clip=0.5)
 # A host without an accelerator: Accelerator(cpu=True) would turn the DeepSpeed path off, and without it accelerate counts
 # one process; a CPU state made first is what gives both (transformers' use_cpu does the same).
-PartialState(cpu=True)
+if ON_CPU:
+    PartialState(cpu=True)
 set_seed(42)
 if args.config:
     plugin = DeepSpeedPlugin(hf_ds_config=args.config)

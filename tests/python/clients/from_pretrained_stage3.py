@@ -63,7 +63,7 @@ losses, norms = [], []
 samples = random_tokens(64, 24)
 for step in range(args.steps):
     batch = torch.utils.data.default_collate([samples[(step * 2 + rank()) * 2 + i] for i in range(2)])
-    loss = engine(**batch).loss
+    loss = engine(**{name: value.to(engine.device) for name, value in batch.items()}).loss
     engine.backward(loss)
     engine.step()
     losses.append(loss.item())

@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import get_model_param_count
 
-from recording import (client_arguments, described_folder, each_rank, number, random_tokens, rank, trainer_history,
+from recording import (ON_CPU, client_arguments, described_folder, each_rank, number, random_tokens, rank, trainer_history,
                        write_result)
 
 args = client_arguments(steps=8, precision="fp32", accumulation=2, clip=0.5, warmup=2, save_steps=0, resume=False,
@@ -18,7 +18,7 @@ args = client_arguments(steps=8, precision="fp32", accumulation=2, clip=0.5, war
 
 def training_arguments():
     return TrainingArguments(
-        output_dir=args.workdir, deepspeed=args.config, use_cpu=True, report_to=[], disable_tqdm=True, seed=42,
+        output_dir=args.workdir, deepspeed=args.config, use_cpu=ON_CPU, report_to=[], disable_tqdm=True, seed=42,
         per_device_train_batch_size=2, per_device_eval_batch_size=2, gradient_accumulation_steps=args.accumulation,
         max_steps=args.steps, learning_rate=5e-3, weight_decay=0.01, max_grad_norm=args.clip, warmup_steps=args.warmup,
         lr_scheduler_type="linear", logging_steps=1, bf16=args.precision == "bf16", fp16=args.precision == "fp16",

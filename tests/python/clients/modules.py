@@ -64,11 +64,11 @@ frozen_before = checksum(frozen_tensors())
 generator = torch.Generator().manual_seed(rank())
 record = {"losses": [], "grad_norms": [], "input_gradient_norms": []}
 for _ in range(args.steps):
-    tokens = torch.randint(0, 23, (4, 7), generator=generator)
+    tokens = torch.randint(0, 23, (4, 7), generator=generator).to(engine.device)
     loss = engine(tokens, tokens.roll(-1, dims=1))
     record["losses"].append(loss.item())
     # the sensitivity of one block to its input, outside the engine's forward and without touching any .grad
-    probe = torch.ones(1, WIDTH, requires_grad=True)
+    probe = torch.ones(1, WIDTH, requires_grad=True, device=engine.device)
     with deepspeed.zero.GatheredParameters(list(engine.module.plain.parameters())):
         output = engine.module.plain(probe.to(engine.module.plain.up.weight.dtype)).float().square().sum()
         gradient, = torch.autograd.grad(output, probe)

@@ -10,7 +10,7 @@ import torch
 from transformers import (CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, Trainer, TrainingArguments,
                           set_seed)
 
-from recording import client_arguments, described_folder, each_rank, rank, trainer_history, write_result
+from recording import ON_CPU, client_arguments, described_folder, each_rank, rank, trainer_history, write_result
 
 args = client_arguments(steps=6, precision="fp32", ragged=False, gradient_checkpointing=False)
 IMAGE_TOKEN, PATCHES, IMAGE_SIZE = 63, 4, 16
@@ -61,7 +61,7 @@ if rank() == 0:
     set_seed(7)
     LlavaForConditionalGeneration(config).save_pretrained(workdir / "base")
 training = TrainingArguments(
-    output_dir=str(workdir), deepspeed=args.config, use_cpu=True, report_to=[], disable_tqdm=True, seed=42, remove_unused_columns=False,
+    output_dir=str(workdir), deepspeed=args.config, use_cpu=ON_CPU, report_to=[], disable_tqdm=True, seed=42, remove_unused_columns=False,
     per_device_train_batch_size=1 if args.ragged else 2, max_steps=args.steps, learning_rate=5e-3, max_grad_norm=0.5, logging_steps=1,
     save_strategy="no", bf16=args.precision == "bf16", gradient_checkpointing=args.gradient_checkpointing)
 torch.distributed.barrier()

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-from recording import (checksum, client_arguments, described, each_rank, random_tokens, rank, trainer_history, write_result)
+from recording import (ON_CPU, checksum, client_arguments, described, each_rank, random_tokens, rank, trainer_history, write_result)
 
 args = client_arguments(steps=6, precision="fp32", modules_to_save="", gradient_checkpointing=False)
 workdir = pathlib.Path(args.workdir)
@@ -24,7 +24,7 @@ if rank() == 0:  # before any deepspeed config is alive: an ordinary model on di
 
 deepspeed.init_distributed()  # accelerate does this on GPUs; on a CPU host DeepSpeed's zero.Init would count one rank without it
 training = TrainingArguments(
-    output_dir=str(workdir), deepspeed=args.config, use_cpu=True, report_to=[], disable_tqdm=True, seed=42,
+    output_dir=str(workdir), deepspeed=args.config, use_cpu=ON_CPU, report_to=[], disable_tqdm=True, seed=42,
     per_device_train_batch_size=2, max_steps=args.steps, learning_rate=2e-2, max_grad_norm=0.08, logging_steps=1, save_strategy="no",
     bf16=args.precision == "bf16", gradient_checkpointing=args.gradient_checkpointing,
     gradient_checkpointing_kwargs={"use_reentrant": False} if args.gradient_checkpointing else None)

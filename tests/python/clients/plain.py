@@ -81,7 +81,7 @@ for step in range(args.steps):
     for _ in range(engine.gradient_accumulation_steps()):
         index, x, y = next(batches)
         samples_seen.append(index.tolist())
-        loss = torch.nn.functional.mse_loss(engine(x.to(dtype)).float(), y)
+        loss = torch.nn.functional.mse_loss(engine(x.to(engine.device, dtype)).float(), y.to(engine.device))
         losses.append(loss.item())
         engine.backward(loss * float("inf") if step in OVERFLOWING else loss)
         engine.step()

@@ -13,6 +13,9 @@ import torch
 VOCABULARY = ["<pad>", "<eos>", "<unk>"] + [str(digit) for digit in range(10)] + ["+", "=", "the", "sum", "of", "and", "is", "image"]
 
 
+ON_CPU = not torch.cuda.is_available()  # where CI runs; the same clients run on a GPU by hand
+
+
 def client_arguments(**options):
     """--config and --out for all; every keyword becomes an option whose type is that of its default."""
     parser = argparse.ArgumentParser()

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
-from recording import VOCABULARY, client_arguments, described, each_rank, rank, tiny_tokenizer, trainer_history, write_result
+from recording import ON_CPU, VOCABULARY, client_arguments, described, each_rank, rank, tiny_tokenizer, trainer_history, write_result
 
 args = client_arguments(steps=3, precision="fp32", lora=False, beta=0.1, no_gather_for_generation=False)
 deepspeed.init_distributed()
@@ -32,7 +32,7 @@ def reward_digits(completions, answer, **_):
 
 
 training = GRPOConfig(
-    output_dir=str(workdir), deepspeed=args.config, use_cpu=True, report_to=[], disable_tqdm=True, seed=42, learning_rate=2e-2,
+    output_dir=str(workdir), deepspeed=args.config, use_cpu=ON_CPU, report_to=[], disable_tqdm=True, seed=42, learning_rate=2e-2,
     per_device_train_batch_size=4, num_generations=4, max_completion_length=6, max_steps=args.steps, logging_steps=1,
     beta=args.beta, max_grad_norm=0.1, save_strategy="no", bf16=args.precision == "bf16", temperature=1.0,
     ds3_gather_for_generation=not args.no_gather_for_generation, model_init_kwargs={"dtype": "float32"})

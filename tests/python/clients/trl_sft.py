@@ -7,7 +7,7 @@ from datasets import Dataset
 from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
 from trl import SFTConfig, SFTTrainer
 
-from recording import VOCABULARY, client_arguments, described_folder, each_rank, rank, tiny_tokenizer, trainer_history, write_result
+from recording import ON_CPU, VOCABULARY, client_arguments, described_folder, each_rank, rank, tiny_tokenizer, trainer_history, write_result
 
 args = client_arguments(steps=6, precision="fp32", accumulation=1, lora=False)
 deepspeed.init_distributed()
@@ -15,7 +15,7 @@ workdir = pathlib.Path(args.workdir)
 set_seed(42)
 texts = [f"the sum of {a} and {b} is {a + b if a + b < 10 else 9} <eos>" for a in range(8) for b in range(8)]
 training = SFTConfig(
-    output_dir=str(workdir), deepspeed=args.config, use_cpu=True, report_to=[], disable_tqdm=True, seed=42, dataset_num_proc=None,
+    output_dir=str(workdir), deepspeed=args.config, use_cpu=ON_CPU, report_to=[], disable_tqdm=True, seed=42, dataset_num_proc=None,
     per_device_train_batch_size=2, gradient_accumulation_steps=args.accumulation, max_steps=args.steps, learning_rate=5e-3,
     max_grad_norm=0.5, logging_steps=1, save_strategy="no", max_length=32, bf16=args.precision == "bf16")
 model = Qwen2ForCausalLM(Qwen2Config(vocab_size=len(VOCABULARY), hidden_size=32, intermediate_size=56, num_hidden_layers=2,
