@@ -4,7 +4,6 @@
 #include "python/bindings/config.h"
 #include "python/bindings/engine_core.h"
 #include "python/bindings/forward_hooks.h"
-#include "zeroshard/base/cpu_limit.h"
 #include "zeroshard/base/log.h"
 
 namespace zeroshard::python {
@@ -25,7 +24,6 @@ PYBIND11_MODULE(_C, module) {
   bind_communicator(module);
   bind_forward_hooks(module);
   bind_engine_core(module);
-  module.def("usable_cpus", &zeroshard::usable_cpus);
   module.def("set_log_level",
              [](const std::string& name) { zeroshard::set_log_level(level_of(name)); });
 }

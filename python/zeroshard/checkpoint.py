@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -159,9 +159,7 @@ class CheckpointCalls:
         return folder
 
     def _load_weights(self, path: Path, strict: bool) -> None:
-        if not path.is_file():
-            raise StorageError(f"[storage] the checkpoint has no {path.name}: {path.parent}; it is not complete")
-        with safe_open(path, "pt") as file:
+        with _opened(path) as file:
             stored = set(file.keys())
             wanted = self.module.state_dict(keep_vars=True)
             self._check_names(stored, wanted, strict, path)
@@ -193,7 +191,7 @@ class CheckpointCalls:
                 f"[storage] the checkpoint's optimizer states are of {ranks} ranks: {folder}; run with as many, "
                 "or load with load_optimizer_states=False"
             )
-        saved = load_file(folder / f"rank_{distributed.rank()}.safetensors")
+        saved = _read_tensors(folder / f"rank_{distributed.rank()}.safetensors")
         own = self.core.rank_tensors()
         for name, tensor in own.items():
             if name not in saved or saved[name].shape != tensor.shape:
@@ -264,6 +262,26 @@ class CheckpointCalls:
         return True
 
     save_fp16_model = save_16bit_model
+
+
+def _not_readable(path: Path, error: Exception) -> StorageError:
+    return StorageError(
+        f"[storage] the checkpoint has no readable {path.name}: {path.parent}; {error}; it is not complete, take another tag"
+    )
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return safe_open(path, "pt")
+    except (OSError, SafetensorError) as error:
+        raise _not_readable(path, error) from None
+
+
+def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise _not_readable(path, error) from None
 
 
 def _read_state(folder: Path) -> dict[str, Any]:

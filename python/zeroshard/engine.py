@@ -1,5 +1,6 @@
 """The engine: a module that computes as the user's does, and trains it sharded."""
 import logging
+import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -106,7 +107,7 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         settings.device = str(self.device)
         settings.threads = torch.get_num_threads()
         cores_wanted = distributed.local_ranks() * (settings.threads + 1)
-        settings.runs_aside = self.device.type != "cpu" or _C.usable_cpus() >= cores_wanted
+        settings.runs_aside = self.device.type != "cpu" or len(os.sched_getaffinity(0)) >= cores_wanted
         settings.parameters = sum(getattr(p, "ds_numel", p.numel()) for p in self.module.parameters())
         settings.accumulation_steps = self._accumulation
         # A model that was born sharded has its precision already; what was added since (PEFT's

@@ -1,4 +1,5 @@
 """Full parameters for a while: `with full_params(module): ...`."""
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,8 +17,13 @@ class EngineHome:
     """A parameter that an engine has, in one of its units."""
 
     def __init__(self, engine: Any, unit: int) -> None:
-        self.engine = engine
+        # The engine's core holds the parameters, in C++, where Python's collector sees no cycle.
+        self._engine = weakref.ref(engine)
         self.unit = unit
+
+    @property
+    def engine(self) -> Any:
+        return self._engine()
 
 
 def _sharded_in(params: Any) -> list[ShardedParameter]:

@@ -17,7 +17,7 @@ class GuardedParameters(dict):
         parameter = super().__getitem__(name)
         if parameter is not None and parameter.numel() == 0:
             home = getattr(parameter, "zs_home", None)
-            if isinstance(home, EngineHome):
+            if isinstance(home, EngineHome) and home.engine is not None:
                 home.engine.core.use_outside(home.unit)
         return parameter
 

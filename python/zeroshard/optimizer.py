@@ -37,6 +37,11 @@ def _plain_sgd(optimizer: torch.optim.Optimizer) -> str | None:
     return None if special else "sgd"
 
 
+def _plain_adagrad(optimizer: torch.optim.Optimizer) -> str | None:
+    special = ("lr_decay", "initial_accumulator_value", "maximize", "differentiable")
+    return None if any(group.get(key) for group in optimizer.param_groups for key in special) else "adagrad"
+
+
 def kernel_of(optimizer: torch.optim.Optimizer) -> str | None:
     """Which of our kernels does what this optimizer does; None where none does."""
     named = getattr(optimizer, "zeroshard_kernel", None)
@@ -46,6 +51,8 @@ def kernel_of(optimizer: torch.optim.Optimizer) -> str | None:
         return named
     if type(optimizer) in (torch.optim.Adam, torch.optim.AdamW):
         return _plain_adam(optimizer)
+    if type(optimizer) is torch.optim.Adagrad:
+        return _plain_adagrad(optimizer)
     return _plain_sgd(optimizer) if type(optimizer) is torch.optim.SGD else None
 
 
@@ -71,9 +78,13 @@ class ShardSteps:
         self.shards: list[nn.Parameter] = []
 
     def take(self, segments: list[tuple[int, torch.Tensor]]) -> None:
+        if self.optimizer.state:
+            raise ConfigError(
+                f"[engine] {type(self.optimizer).__name__} has states already, which are of whole parameters; "
+                "pass an optimizer that has not stepped, or name one in the configuration"
+            )
         for group in self.optimizer.param_groups:
             group["params"] = []
-        self.optimizer.state.clear()
         for group, master in segments:
             shard = nn.Parameter(master, requires_grad=True)
             self.shards.append(shard)
