@@ -2,11 +2,15 @@
 
     zeroshard run --ranks 2 examples/python/multimodal.py
 
-Every parameter is sharded over the ranks; the vision tower, the projector and the language model
-are gathered block by block while they compute. Some questions come without an image: ranks that run
-different parts of the model meet all the same. The model is tiny, random and made here.
+Parameters are sharded over the ranks; blocks of the vision tower and of the language model are
+gathered while they compute. Half of the questions come without an image, so one rank may run the
+vision tower while another does not: they meet all the same. The model is tiny, random and made here.
 
 Expected output:
+    loss: ~2.58 in the first step, ~0.13 in the last 5
+    13 of rank 0's 60 batches had no image
+    right answers: 32 of 32
+    rank 0 keeps 456704 of 851840 parameters
 """
 import tempfile
 from pathlib import Path
@@ -51,7 +55,7 @@ def right_names(model, samples):
 
 arguments = TrainingArguments(
     deepspeed=str(Path(__file__).with_suffix(".json")), use_cpu=not torch.cuda.is_available(), output_dir=tempfile.mkdtemp(),
-    max_steps=60, learning_rate=2e-3, per_device_train_batch_size=2, logging_steps=1, remove_unused_columns=False, report_to=[],
+    max_steps=60, learning_rate=1e-3, per_device_train_batch_size=2, logging_steps=1, remove_unused_columns=False, report_to=[],
     disable_tqdm=True, save_strategy="no", seed=1)
 set_seed(1)
 model = AutoModelForImageTextToText.from_config(LlavaConfig(  # after the arguments: it is born sharded

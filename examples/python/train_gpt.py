@@ -42,12 +42,12 @@ torch.manual_seed(1)
 engine, _, _, _ = zeroshard.initialize(model=Gpt(), config=config)
 text = torch.tensor(list("".join(f"{a} + {b} = {a + b}\n" for a in range(40) for b in range(40)).encode()))
 places = torch.Generator().manual_seed(engine.global_rank)  # each rank reads elsewhere
-for step in range(1, 101):
+for step in range(1, 61):
     starts = torch.randint(len(text) - LENGTH, (BATCH, 1), generator=places)
     loss = engine(text[starts + torch.arange(LENGTH + 1)].to(engine.device))
     engine.backward(loss)
     engine.step()
-    if engine.global_rank == 0 and step % 25 == 0:
+    if engine.global_rank == 0 and step % 20 == 0:
         print(f"step {step}: loss {loss.item():.4f}")
 if engine.global_rank == 0:
     held = sum(engine.memory().values()) / 2**20

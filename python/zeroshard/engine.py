@@ -60,6 +60,7 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         self._boundary: bool | None = None
         self._frozen_here: list[nn.Parameter] = []
         self._shard_steps: ShardSteps | None = None
+        self._destroyed = False
         self._choose_batch_sizes()
         self._build()
         _engines[id(module)] = self
@@ -254,12 +255,12 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
 
     def destroy(self) -> None:
         """Gives all memory and hooks back. The module goes on as it is, at stage 3 in shards."""
-        if getattr(self, "core", None) is None:
+        if self._destroyed:
             return
+        self._destroyed = True
         self._hooks.remove()
         kept = self._keep_shards() if self.configuration.parsed.shards_parameters else []
-        self.core.close()
-        self.core = None
+        self.core.close()  # it says so itself if somebody asks it for anything
         for parameter, home in kept:
             parameter.zs_home = home
             parameter.data = home.shard.new_empty(0)
@@ -295,7 +296,7 @@ def drop_all_engines() -> None:
     for engine in list(_engines.values()):
         engine._hooks.remove()
         engine.core.close()
-        engine.core = engine._groups = None
+        engine._groups = None
 
 
 def destroy_engine_of(module: nn.Module) -> None:

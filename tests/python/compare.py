@@ -24,6 +24,8 @@ import math
 import re
 
 RELATIVE = {"fp32": 1e-6, "bf16": 2.0**-11, "fp16": 2.0**-14}
+# A loss that is computed in 16 bits is itself such a number, and its neighbours lie this far apart, relatively.
+SPACING = {"fp32": 0.0, "bf16": 2.0**-7, "fp16": 2.0**-10}
 NORM_FACTOR = 4.0
 # The same formula in double precision, perhaps with its operations in another order.
 LEARNING_RATE_RELATIVE = 1e-12
@@ -85,6 +87,7 @@ class Comparison:
     def __init__(self, golden, precision, quirks):
         self.golden = golden
         self.relative = RELATIVE[precision]
+        self.spacing = SPACING[precision]
         self.exceptions = {}
         for name in quirks:
             self.exceptions.update(KNOWN_QUIRKS[name].excepted)
@@ -149,9 +152,9 @@ class Comparison:
         if "resumed" in keys or "after_save" in keys or "after_load" in keys:
             updates_before += self.steps
         if any(key in NORMS for key in keys):
-            return NORM_FACTOR * self.relative * (1 + updates_before) * scale
+            return NORM_FACTOR * max(self.relative * (1 + updates_before), self.spacing) * scale
         if any(key in LOSSES for key in keys):
-            return self.relative * (1 + updates_before) * scale
+            return max(self.relative * (1 + updates_before), self.spacing) * scale
         return None
 
 

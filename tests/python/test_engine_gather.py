@@ -180,13 +180,11 @@ def test_copies_of_parameters_are_plain():
     on_ranks(RANKS, copies)
 
 
-@pytest.mark.xfail(strict=True, reason="open defect: a module with the engine's hooks cannot be copied (defect 2)")
 @pytest.mark.parametrize("stage", [2, 3])
 def test_a_copied_module_is_a_plain_one(stage):
     on_ranks(RANKS, copied_module, stage)
 
 
-@pytest.mark.xfail(strict=True, reason="open defect: None is not taken for nothing (defect 3)")
 def test_nothing_to_gather():
     with GatheredParameters(None):
         pass

@@ -184,8 +184,14 @@ def destroy_then_again(first, second):
             parameter.copy_(weights[name])
     fresh = start(other, settings(second))
     assert run.same_weights(train(fresh, 2, first=1))
-    with pytest.raises(zeroshard.Error, match="destroyed"):
-        engine.step()
+
+
+def destroyed():
+    engine = start(made(), settings(2))
+    engine.destroy()
+    for call in (engine.step, lambda: engine.backward(torch.ones((), requires_grad=True)), engine.loss_scale, engine.memory):
+        with pytest.raises(zeroshard.StateError, match="destroyed"):
+            call()
 
 
 def without_an_engine():
@@ -220,23 +226,23 @@ PAIRS = [(3, 3), (3, 2), (0, 3), (2, 1)]
 
 
 @pytest.mark.parametrize("first, second", PAIRS)
-@pytest.mark.xfail(strict=True, reason="open defect: an evaluating engine freezes the model (defect 5)")
 def test_training_after_an_engine_that_evaluated(first, second):
     on_ranks(2, evaluate_then_train, first, second)
 
 
-@pytest.mark.xfail(strict=True, reason="open defect: an evaluating engine freezes the model (defect 5)")
 def test_an_evaluating_engine_freezes_nothing():
     on_ranks(2, evaluating_freezes_nothing)
 
 
 @pytest.mark.parametrize("first, second", PAIRS)
-@pytest.mark.xfail(strict=True, reason="open defect: a destroyed engine's core lives on (defect 4)")
 def test_an_engine_after_a_destroyed_one(first, second):
     on_ranks(2, destroy_then_again, first, second)
 
 
-@pytest.mark.xfail(strict=True, reason="open defect: a destroyed engine's core lives on (defect 4)")
+def test_a_destroyed_engine_says_so():
+    on_ranks(1, destroyed)
+
+
 def test_a_module_without_its_engine_is_a_plain_one():
     on_ranks(2, without_an_engine)
 

@@ -228,9 +228,6 @@ def same_at_all_stages(name, ranks):
         assert close(runs[0], plain)
 
 
-LATE = pytest.mark.xfail(strict=True, reason="open defect: a gradient that comes after its unit's backward is lost (defect 1)")
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=LATE if "before it" in name else ()) for name in CASES])
+@pytest.mark.parametrize("name", CASES)
 def test_same_at_every_stage_and_as_plain_torch(name):
     on_ranks(2, same_at_all_stages, name, 2)

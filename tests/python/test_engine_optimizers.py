@@ -63,7 +63,6 @@ def adagrad():
         assert close(run, train_plainly(plain, ranks=2, optimizer=optim.Adagrad(grouped(plain), lr=0.01, eps=1e-5, **options)))
 
 
-@pytest.mark.xfail(strict=True, reason="open defect: states that an optimizer's constructor makes are lost (defect 6)")
 def test_torch_s_adagrad():
     on_ranks(2, adagrad)
 

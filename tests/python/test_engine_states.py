@@ -49,6 +49,10 @@ def gradients(stage, ranks, accumulation):
     engine.destroy()
 
 
+def halves(gradient, parameter):
+    gradient.fill_(0.5)
+
+
 def written_gradients(stage):
     """What is set is what the step takes: all at once, one rank's part, and through a function."""
     for how in ("full", "local", "vectorized"):
@@ -61,7 +65,7 @@ def written_gradients(stage):
             elif how == "local" and safe_get_local_grad(parameter) is not None:
                 safe_set_local_grad(parameter, torch.full_like(safe_get_local_grad(parameter), 0.5))
         if how == "vectorized":
-            safe_update_full_grad_vectorized(list(engine.module.parameters()), lambda gradient, parameter: gradient.fill_(0.5) and None)
+            safe_update_full_grad_vectorized(list(engine.module.parameters()), halves)
         engine.step()
         after = full_weights(engine.module)
         assert all(torch.allclose(after[name], before[name] - 0.5, atol=1e-6) for name in before), how
@@ -136,7 +140,8 @@ class Evenly(nn.Module):
 
 
 def bytes_held(stage):
-    engine = start(Evenly(), settings(stage, bf16={"enabled": True}))
+    one_block = 64 * 64
+    engine = start(Evenly(), settings(stage, bf16={"enabled": True}, zero={"reduce_bucket_size": one_block, "stage3_prefetch_bucket_size": 0}))
     engine.backward(engine(torch.ones(2, 64, dtype=torch.bfloat16)).sum())
     engine.step()
     held = engine.memory()
@@ -145,10 +150,11 @@ def bytes_held(stage):
 
 
 def test_bytes_follow_the_stages():
-    """Masters and two moments: 12 bytes a parameter, from stage 1 on divided by the ranks; parameters: 2, divided at stage 3."""
+    """Master and two moments: 4 and 8 bytes a parameter, from stage 1 on divided by the ranks; parameters: 2, divided at stage 3."""
     numel = 6 * 64 * 64
     held = [on_ranks(2, bytes_held, stage)[0] for stage in range(4)]
-    assert [each["optimizer"] for each in held] == [12 * numel] + 3 * [6 * numel], held
+    assert [each["master"] for each in held] == [4 * numel] + 3 * [2 * numel], held
+    assert [each["moments"] for each in held] == [8 * numel] + 3 * [4 * numel], held
     assert [each["parameters"] for each in held] == 3 * [2 * numel] + [numel], held
     totals = [sum(each.values()) for each in held]
     assert totals[0] > totals[1] >= totals[2] > totals[3], held

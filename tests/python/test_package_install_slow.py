@@ -51,7 +51,7 @@ def environment(tmp_path_factory):
 def test_commands_and_modules_work(environment):
     assert environment.run("zeroshard", "--version").stdout.startswith("zeroshard ")
     assert environment.run("zs-deepspeed", "--help").returncode == 0
-    done = environment.run("python", "-c", "import zeroshard; print(zeroshard._C.__file__)")
+    done = environment.run("python", "-c", "import zeroshard._C; print(zeroshard._C.__file__)")
     assert done.stdout.startswith(str(environment.site / "zeroshard/_C.")), done.stdout
 
 

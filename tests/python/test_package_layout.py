@@ -39,8 +39,8 @@ def test_stage_links_every_entry_of_the_source():
 
 def test_imported_package_is_the_staged_one_and_knows_what_it_was_built_for():
     file, module, version, built_for, torch = printed(
-        "import torch, zeroshard as z, zeroshard._build_info as b\n"
-        "print(z.__file__, z._C.__file__, b.version, b.torch_version, torch.__version__)")
+        "import torch, zeroshard as z, zeroshard._C as c, zeroshard._build_info as b\n"
+        "print(z.__file__, c.__file__, b.version, b.torch_version, torch.__version__)")
     assert file == str(PACKAGE / "__init__.py")
     assert module.startswith(str(PACKAGE / "_C."))
     assert version == VERSION
@@ -62,7 +62,7 @@ def test_stub_of_the_extension_names_what_the_extension_has():
             declared.add(node.name)
         elif isinstance(node, ast.AnnAssign):
             declared.add(node.target.id)
-    real = set(printed("import zeroshard; print(*vars(zeroshard._C))"))
+    real = set(printed("import zeroshard._C; print(*vars(zeroshard._C))"))
     public = {name for name in real if not name.startswith("_")}
     assert public - declared == set(), "in _C but not in _C.pyi"
     assert declared - real == set(), "in _C.pyi but not in _C"
@@ -87,8 +87,9 @@ def test_wheel_holds_the_whole_package_and_its_command(tmp_path):
 
 
 def test_import_costs_little_beside_torch():
-    code = ("import time, torch; start = time.process_time(); import zeroshard\n"
-            "print(time.process_time() - start)")  # not wall time: other tests run beside this one
+    # Modules come when they are used, so this uses one. Not wall time: other tests run beside this.
+    code = ("import time, torch; start = time.process_time(); import zeroshard; zeroshard.initialize\n"
+            "print(time.process_time() - start)")
     seconds = statistics.median(float(printed(code)[0]) for _ in range(5))
     assert seconds < 0.3
 

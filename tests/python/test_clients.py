@@ -1,0 +1,9 @@
+"""Unmodified clients (plain scripts, Trainer, accelerate, PEFT, TRL, a multimodal model) against real DeepSpeed's goldens."""
+import pytest
+from client_runs import check
+from make_goldens import CASES
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.slow], ids=lambda case: case.name)
+def test_gives_what_deepspeed_gave(case, tmp_path):
+    check(case, tmp_path)

@@ -1,0 +1,207 @@
+"""Checkpoints: training goes on bit by bit as if it had never stopped; weights come out in full at every stage."""
+import functools
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import zeroshard
+from engine_models import full_weights, made, settings, start, train, train_new
+from engine_ranks import on_ranks
+from safetensors.torch import load_file
+from torch import optim
+from zeroshard import distributed
+
+SCHEDULE = {"scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 20, "warmup_max_lr": 0.02, "warmup_num_steps": 3}}}
+FP16 = {"fp16": {"enabled": True, "initial_scale_power": 6, "loss_scale_window": 2}}
+RADAM = functools.partial(optim.RAdam, lr=0.01, eps=1e-5)
+
+
+def grouped(model):
+    return [{"params": [p for p in model.parameters() if p.ndim > 1]}, {"params": [p for p in model.parameters() if p.ndim <= 1], "lr": 0.003}]
+
+
+def new_engine(stage, kind, seed=5):
+    """Of another seed it has everything to learn from the checkpoint."""
+    model = made(tied=True, frozen=("blocks.0",), seed=seed)
+    if kind == "schedule":
+        return start(model, settings(stage, 2, **SCHEDULE))
+    if kind == "fp16":
+        return start(model, settings(stage, **FP16, **SCHEDULE))
+    optimizer = {"RAdam": RADAM, "AdamW": functools.partial(optim.AdamW, lr=0.01, eps=1e-5)}[kind](grouped(model))
+    schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda number: 0.9**number)
+    return start(model, settings(stage, optimizer=None), optimizer=optimizer, lr_scheduler=schedule)
+
+
+def facts(engine):
+    return (engine.global_steps, engine.global_samples, engine.micro_steps, engine.skipped_steps, engine.get_lr(), engine.loss_scale())
+
+
+def goes_on(folder, kind):
+    for stage in range(4):
+        where = Path(folder) / f"{kind}_{stage}"
+        engine = new_engine(stage, kind)
+        train(engine, 3)
+        assert engine.save_checkpoint(where, client_state={"epoch": 2, "list": [1, "a"]}) is True
+        kept = facts(engine)
+        straight = train(engine, 3, first=3)
+        resumed = new_engine(stage, kind, seed=77)
+        train(resumed, 1, first=50)  # a live engine, in the middle of something else
+        path, client_state = resumed.load_checkpoint(where)
+        assert Path(path) == where / "global_step3" and client_state == {"epoch": 2, "list": [1, "a"]}
+        assert facts(resumed) == kept, (kind, stage)
+        again = train(resumed, 3, first=3)
+        assert again.losses == straight.losses and again.norms == straight.norms and again.same_weights(straight), (kind, stage)
+        engine.load_checkpoint(where, tag="global_step3")   # back to where it was, as load_best_model_at_end does
+        assert facts(engine) == kept and train(engine, 3, first=3).same_weights(straight), (kind, stage)
+        resumed.destroy()
+        engine.destroy()
+
+
+def changes_stage(folder):
+    """Stages 1, 2 and 3 read each other's checkpoints; the states are the same bits."""
+    runs = []
+    for saving in (1, 2, 3):
+        engine = new_engine(saving, "schedule")
+        train(engine, 2)
+        engine.save_checkpoint(folder, tag=f"by_{saving}")
+        engine.destroy()
+        for loading in (1, 2, 3):
+            engine = new_engine(loading, "schedule", seed=9)
+            engine.load_checkpoint(folder, tag=f"by_{saving}")
+            runs.append((saving, loading, full_weights(engine.module), engine.core.rank_tensors().keys()))
+            engine.destroy()
+    # stages 1 and 2 add up micro-steps in another order, so only what one of them has saved is compared
+    for saving, loading, weights, names in runs:
+        wanted = next(run for run in runs if run[0] == saving)
+        assert names == wanted[3] and all(torch.equal(weights[name], wanted[2][name]) for name in weights), (saving, loading)
+
+
+def parts_of_a_checkpoint(folder):
+    engine = new_engine(3, "schedule")
+    train(engine, 2)
+    weights = full_weights(engine.module)
+    engine.save_checkpoint(folder, tag="all", save_latest=False)
+    assert engine.load_checkpoint(folder) == (None, {}), "there is no latest"
+    engine.save_checkpoint(folder, tag="trained", exclude_frozen_parameters=True)
+    assert (Path(folder) / "latest").read_text() == "trained"
+    files = {path.name for path in (Path(folder) / "trained").iterdir()}
+    assert files == {"state.json", "model.safetensors", "rank_0.safetensors", "rank_1.safetensors"}, files
+    stored = load_file(Path(folder) / "trained/model.safetensors")
+    assert not any(name.startswith("blocks.0.") for name in stored) and "blocks.1.up.weight" in stored
+    assert json.loads((Path(folder) / "trained/state.json").read_text())["counters"]["global_steps"] == 2
+    other = new_engine(3, "schedule", seed=8)
+    frozen = full_weights(other.module)["blocks.0.up.weight"]
+    with pytest.raises(zeroshard.StorageError, match=r"lacks \d+ of the model's tensors: blocks.0.*load_module_strict=False"):
+        other.load_checkpoint(folder)
+    other.load_checkpoint(folder, load_module_strict=False)
+    now = full_weights(other.module)
+    assert torch.equal(now["blocks.0.up.weight"], frozen) and torch.equal(now["blocks.1.up.weight"], weights["blocks.1.up.weight"])
+    third = new_engine(3, "schedule", seed=8)
+    third.load_checkpoint(folder, tag="all", load_module_only=True)
+    assert third.global_steps == 0 and all(torch.equal(value, weights[name]) for name, value in full_weights(third.module).items())
+    with pytest.raises(zeroshard.StorageError, match=r"there is no checkpoint .*nowhere; check the folder and the tag"):
+        third.load_checkpoint(folder, tag="nowhere")
+    with pytest.raises(zeroshard.ConfigError, match=r"client_state has something that JSON cannot hold: set"):
+        third.save_checkpoint(folder, client_state={"a": set()})
+    for each in (engine, other, third):
+        each.destroy()
+
+
+def damaged(folder, name, how, word):
+    """Missing, or cut in the middle as by a full disk; on all ranks."""
+    name = name.replace("N", str(distributed.rank()))
+    engine = new_engine(2, "schedule")
+    engine.save_checkpoint(folder, tag=how)
+    path = Path(folder) / how / name
+    if how == "missing":
+        path.unlink(missing_ok=True)
+    elif distributed.rank() == 0 or "rank" in name:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
+    torch.distributed.barrier()
+    with pytest.raises(zeroshard.StorageError, match=word):
+        engine.load_checkpoint(folder, tag=how)
+    torch.distributed.barrier()
+    engine.destroy()
+
+
+def other_ranks_or_model(folder, step):
+    """Weights are any rank count's; optimizer states only their own's, and that is said."""
+    engine = new_engine(3, "schedule", seed=5 if step == "save" else 6)
+    if step == "save":
+        train(engine, 2)
+        weights = full_weights(engine.module)
+        engine.save_checkpoint(folder)
+        engine.destroy()
+        return weights
+    with pytest.raises(zeroshard.StorageError, match="optimizer states are of 3 ranks.*load_optimizer_states=False"):
+        engine.load_checkpoint(folder)
+    engine.load_checkpoint(folder, load_optimizer_states=False)
+    weights = full_weights(engine.module)
+    train(engine, 1)
+    with pytest.raises(zeroshard.StorageError, match="lacks|does not fit|shape"):
+        start(made(width=12), settings(3)).load_checkpoint(folder, load_optimizer_states=False)
+    return weights
+
+
+@pytest.mark.parametrize("kind", ["schedule", "fp16", "RAdam", "AdamW"])
+def test_training_goes_on_as_if_it_had_not_stopped(kind, tmp_path):
+    on_ranks(2, goes_on, str(tmp_path), kind)
+
+
+def test_stages_read_each_other_s_checkpoints(tmp_path):
+    on_ranks(2, changes_stage, str(tmp_path))
+
+
+def test_parts_of_a_checkpoint(tmp_path):
+    on_ranks(2, parts_of_a_checkpoint, str(tmp_path))
+
+
+
+
+@pytest.mark.parametrize("name, how, word", [
+    ("model.safetensors", "missing", "has no model.safetensors.*not complete"), ("state.json", "missing", "no readable state.json"),
+    ("state.json", "cut", "no readable state.json"), ("model.safetensors", "cut", "model.safetensors"),
+    ("rank_N.safetensors", "missing", "rank_.*safetensors"),
+    ("rank_N.safetensors", "cut", "rank_.*safetensors")])
+def test_a_damaged_checkpoint_is_named(tmp_path, name, how, word):
+    on_ranks(2, damaged, str(tmp_path), name, how, word)
+
+
+def test_another_number_of_ranks(tmp_path):
+    saved = on_ranks(3, other_ranks_or_model, str(tmp_path), "save")[0]
+    for weights in on_ranks(2, other_ranks_or_model, str(tmp_path), "load"):
+        assert all(torch.equal(weights[name], saved[name]) for name in saved)
+
+
+def whole_models(folder):
+    for stage in (0, 2, 3):
+        engine = start(made(tied=True, frozen=("blocks.0",)), settings(stage, bf16={"enabled": True}, zero=(
+            {"stage3_gather_16bit_weights_on_model_save": True} if stage == 3 else {})))
+        weights = train(engine, 1).weights
+        assert engine.save_16bit_model(folder, f"{stage}.bin") and engine.save_16bit_model(folder, f"{stage}.safetensors")
+        assert engine.save_16bit_model(folder, "part.safetensors", exclude_frozen_parameters=True)
+        by_torch, by_safetensors = torch.load(Path(folder) / f"{stage}.bin"), load_file(Path(folder) / f"{stage}.safetensors")
+        assert set(by_torch) == set(made(tied=True).state_dict()) == set(by_safetensors) | {"head.weight"}
+        for name, weight in weights.items():
+            assert by_torch[name].dtype == torch.bfloat16 and torch.equal(by_torch[name], weight) and torch.equal(by_safetensors[name], weight)
+        made(tied=True).bfloat16().load_state_dict(by_torch)
+        assert not any(name.startswith("blocks.0") for name in load_file(Path(folder) / "part.safetensors"))
+        torch.distributed.barrier()
+        engine.destroy()
+    engine = start(made(), settings(3))
+    assert engine.save_16bit_model(folder, "none.bin") is False and not (Path(folder) / "none.bin").exists()
+    engine.destroy()
+
+
+def test_whole_models_in_one_file(tmp_path):
+    on_ranks(2, whole_models, str(tmp_path))
+
+
+def exact_runs():
+    """What the first test above rests on: two runs of the same are the same."""
+    assert train_new(made(), settings(3)).same_weights(train_new(made(), settings(3)))
+
+
+def test_runs_are_repeatable():
+    on_ranks(2, exact_runs)
