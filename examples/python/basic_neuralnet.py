@@ -6,11 +6,11 @@ A script written for DeepSpeed needs no new line: under `zeroshard run`, `import
 same as the import below, which works by plain `python` as well (then there is one rank).
 
 Expected output:
-    epoch 10: loss ~0.7167
-    epoch 20: loss ~0.0082
+    epoch 10: loss ~0.0411
+    epoch 20: loss ~0.0006
     epoch 30: loss ~0.0000
-    y = ~1.997 x + ~1.000, and should be 2 x + 1
-    4 steps were skipped to find a loss scale
+    y = ~1.999 x + ~1.000, and should be 2 x + 1
+    3 steps were skipped to find a loss scale
 """
 from pathlib import Path
 

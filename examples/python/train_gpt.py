@@ -4,10 +4,9 @@
     zeroshard run --ranks 2 examples/python/train_gpt.py --stage 0    # the same losses, 16.77 MiB
 
 Expected output:
-    step 25: loss ~1.5298
-    step 50: loss ~1.1926
-    step 75: loss ~1.1283
-    step 100: loss ~0.9724
+    step 20: loss ~1.6487
+    step 40: loss ~1.4839
+    step 60: loss ~1.1917
     stage 3 on 2 ranks: 10.12 MiB per rank
 """
 import argparse
