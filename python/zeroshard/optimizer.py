@@ -78,17 +78,35 @@ class ShardSteps:
         self.shards: list[nn.Parameter] = []
 
     def take(self, segments: list[tuple[int, torch.Tensor]]) -> None:
-        if self.optimizer.state:
-            raise ConfigError(
-                f"[engine] {type(self.optimizer).__name__} has states already, which are of whole parameters; "
-                "pass an optimizer that has not stepped, or name one in the configuration"
-            )
+        first = [self._first_states(group) for group in self.optimizer.param_groups]
+        self.optimizer.state.clear()
         for group in self.optimizer.param_groups:
             group["params"] = []
         for group, master in segments:
             shard = nn.Parameter(master, requires_grad=True)
             self.shards.append(shard)
             self.optimizer.param_groups[group]["params"].append(shard)
+            if first[group]:
+                self.optimizer.state[shard] = {name: make(shard) for name, make in first[group].items()}
+
+    def _first_states(self, group: dict[str, Any]) -> dict[str, Callable]:
+        """What its constructor has made (Adagrad's does): numbers, and tensors of one value, of a shard's size from now on."""
+        makers: dict[str, Callable] = {}
+        for parameter in group["params"][:1]:
+            for name, value in self.optimizer.state.get(parameter, {}).items():
+                makers[name] = self._maker(name, value, parameter)
+        return makers
+
+    def _maker(self, name: str, value: Any, parameter: nn.Parameter) -> Callable:
+        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+            return lambda shard: value.clone() if isinstance(value, torch.Tensor) else value
+        if value.shape == parameter.shape and value.numel() and bool((value == value.flatten()[0]).all()):
+            constant = value.flatten()[0].item()
+            return lambda shard: torch.full_like(shard, constant, requires_grad=False)
+        raise ConfigError(
+            f"[engine] {type(self.optimizer).__name__} has states already, which are of whole parameters: {name}; "
+            "pass an optimizer that has not stepped, or name one in the configuration"
+        )
 
     def __call__(self, gradients: list[torch.Tensor | None]) -> None:
         for shard, gradient in zip(self.shards, gradients):

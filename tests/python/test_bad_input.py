@@ -53,7 +53,7 @@ def run(folder, program, ranks=2):
     variables = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         variables.pop(name, None)
-    done = subprocess.run([str(ZEROSHARD), "run", "--ranks", str(ranks), "script.py"], cwd=folder, env=variables, timeout=280,
+    done = subprocess.run([str(ZEROSHARD), "run", "--ranks", str(ranks), "script.py"], cwd=folder, env=variables, timeout=int(os.environ.get("T","280")),
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     made = folder / "mistake"
     output = "".join(line for line in done.stdout.splitlines(keepends=True) if "failed as well" not in line)

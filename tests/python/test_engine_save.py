@@ -160,7 +160,7 @@ def test_parts_of_a_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("name, how, word", [
-    ("model.safetensors", "missing", "has no model.safetensors.*not complete"), ("state.json", "missing", "no readable state.json"),
+    ("model.safetensors", "missing", "no readable model.safetensors.*not complete"), ("state.json", "missing", "no readable state.json"),
     ("state.json", "cut", "no readable state.json"), ("model.safetensors", "cut", "model.safetensors"),
     ("rank_N.safetensors", "missing", "rank_.*safetensors"),
     ("rank_N.safetensors", "cut", "rank_.*safetensors")])
