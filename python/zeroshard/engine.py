@@ -1,4 +1,5 @@
 """The engine: a module that computes as the user's does, and trains it sharded."""
+import itertools
 import logging
 import os
 import weakref
@@ -13,7 +14,7 @@ from zeroshard import _C, distributed
 from zeroshard.checkpoint import CheckpointCalls
 from zeroshard.data import RankLoader
 from zeroshard.engine_facts import EngineFacts
-from zeroshard.errors import StateError
+from zeroshard.errors import ConfigError, StateError
 from zeroshard.gather import EngineHome
 from zeroshard.hooks import ModelHooks
 from zeroshard.optimizer import ShardSteps, ZeroOptimizer, kernel_of
@@ -80,6 +81,7 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
     def _build(self) -> None:
         self._freeze_what_is_not_trained()
         self.units = find_units(self.module)
+        self._refuse_other_models()
         comm, self._groups = distributed.make_communicator(self.device, self.configuration.parsed.timeout_seconds)
         self.core = _C.EngineCore(self.configuration.parsed, comm, self._core_settings())
         for index, unit in enumerate(self.units):
@@ -102,6 +104,25 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
                 self._frozen_here.append(parameter)
         if self._frozen_here:
             self.say(f"{len(self._frozen_here)} parameters are in no parameter group and stay as they are")
+
+    def _refuse_other_models(self) -> None:
+        """Ranks that have built different models would wait for each other; here all of them say so."""
+        if distributed.world_size() == 1:
+            return
+        mine = [f"stage {self.configuration.parsed.stage}, {self._accumulation} micro-steps"] + [
+            f"{unit.name}: {name} {tuple(getattr(p, 'ds_shape', p.shape))} {p.dtype} {'trained' if p.requires_grad else 'frozen'}"
+            for unit in self.units
+            for name, p in unit.parameters.items()
+        ]
+        everybody: list[Any] = [None] * distributed.world_size()
+        torch.distributed.all_gather_object(everybody, mine)
+        for rank, theirs in enumerate(everybody):
+            for one, other in itertools.zip_longest(everybody[0], theirs, fillvalue="nothing more"):
+                if one != other:
+                    raise ConfigError(
+                        f"[engine] the ranks have different models: rank 0 has ({one}), rank {rank} has ({other}); "
+                        "build the same model, with the same configuration, on every rank"
+                    )
 
     def _core_settings(self) -> "_C.CoreSettings":
         settings = _C.CoreSettings()

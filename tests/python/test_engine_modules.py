@@ -153,6 +153,14 @@ class ReturnsMore(Net):
         return Output(self.head(packed["x"]), hidden=[packed["x"]])
 
 
+class ListsParameters(Net):
+    """A regulariser, computed where the model is."""
+
+    def forward(self, tokens):
+        penalty = sum(parameter.square().sum() for parameter in self.parameters())
+        return Output(self.head(self.body(tokens)), hidden=[penalty * 0.01])
+
+
 def loss_of_output(model, tokens):
     output = model(tokens)
     return F.cross_entropy(output.logits.flatten(0, 1), tokens.roll(-1, 1).flatten()) + output.hidden[0].square().mean()
@@ -195,6 +203,7 @@ def adversarial(model, tokens):
 
 
 CASES = {
+    "parameters listed in forward": (ListsParameters, loss_of_output),
     "gradient within the graph first": (Net, adversarial),
     "one block twice": (OneBlockTwice, next_token_loss),
     "shared between blocks": (SharedBetweenBlocks, next_token_loss),
@@ -228,6 +237,9 @@ def same_at_all_stages(name, ranks):
         assert close(runs[0], plain)
 
 
-@pytest.mark.parametrize("name", CASES)
+LISTED = pytest.mark.xfail(strict=True, reason="open defect: released parameters are empty where they are listed (defect 14)")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LISTED if "listed" in name else ()) for name in CASES])
 def test_same_at_every_stage_and_as_plain_torch(name):
     on_ranks(2, same_at_all_stages, name, 2)
