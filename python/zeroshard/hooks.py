@@ -1,5 +1,6 @@
 """Connects a model's modules with the core: whose call uses which unit."""
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -7,23 +8,41 @@ from torch import nn
 from zeroshard import _C
 from zeroshard.gather import EngineHome
 from zeroshard.units import Unit
+from zeroshard.watched_parameter import watch
 
 
 class GuardedParameters(dict):
-    """A module's parameters. One that is read while it is released, by whatever module, is gathered
-    for as long as the module that reads it runs."""
+    """A module's parameters. One that is looked up while it is released, by whatever module, is gathered
+    for as long as the module that reads it runs. One that is listed (often for its dtype), or looked up
+    where no module runs, is gathered only if it is computed with."""
 
     def __getitem__(self, name: str) -> nn.Parameter | None:
-        parameter = super().__getitem__(name)
-        if parameter is not None and parameter.numel() == 0:
-            home = getattr(parameter, "zs_home", None)
-            if isinstance(home, EngineHome) and home.engine is not None:
-                home.engine.core.use_outside(home.unit)
-        return parameter
+        return _for_use(super().__getitem__(name))
+
+    def items(self) -> Any:
+        return _watching(super().items(), lambda item: item[1])
+
+    def values(self) -> Any:
+        return _watching(super().values(), lambda parameter: parameter)
 
     def __deepcopy__(self, memo: dict) -> dict[str, Any]:
         """A copied module is not the engine's."""
         return copy.deepcopy(dict(self), memo)
+
+
+def _for_use(parameter: nn.Parameter | None) -> nn.Parameter | None:
+    if parameter is not None and parameter.numel() == 0:
+        home = getattr(parameter, "zs_home", None)
+        if not (isinstance(home, EngineHome) and home.engine is not None and home.engine.core.use_outside(home.unit)):
+            watch(parameter)
+    return parameter
+
+
+def _watching(entries: Any, parameter_of: Callable[[Any], nn.Parameter | None]) -> Any:
+    for parameter in map(parameter_of, entries):
+        if parameter is not None and parameter.numel() == 0:
+            watch(parameter)
+    return entries
 
 
 class ModelHooks:

@@ -107,12 +107,7 @@ MISTAKES = {
 }
 
 
-OPEN = {
-    "a released parameter outside forward": pytest.mark.xfail(strict=True, reason="open defect: torch's word, not ours (defect 13)"),
-}
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=OPEN.get(name, ())) for name in MISTAKES])
+@pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_said_once_and_ends_the_run(name, tmp_path):
     program, sentence = MISTAKES[name]
     status, output, seconds = run(tmp_path, program)

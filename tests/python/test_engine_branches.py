@@ -60,7 +60,6 @@ def test_branches_that_each_rank_draws():
     on_ranks(3, drawn_at_random, range(3, 5))
 
 
-@pytest.mark.xfail(strict=True, reason="open defect: the ranks wait for each other (defect 15)")
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_rank_that_uses_no_unit(who):
     on_ranks(2, uses_nothing, who)

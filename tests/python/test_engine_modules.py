@@ -237,9 +237,6 @@ def same_at_all_stages(name, ranks):
         assert close(runs[0], plain)
 
 
-LISTED = pytest.mark.xfail(strict=True, reason="open defect: released parameters are empty where they are listed (defect 14)")
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=LISTED if "listed" in name else ()) for name in CASES])
+@pytest.mark.parametrize("name", CASES)
 def test_same_at_every_stage_and_as_plain_torch(name):
     on_ranks(2, same_at_all_stages, name, 2)

@@ -297,6 +297,7 @@ void Core::finish_unit(std::size_t unit) {
 void Core::begin_backward() {
   check_root();
   gatherer_->finish_phase();
+  if (!std::exchange(forward_ran_, true)) gatherer_->pass_over(PhaseKind::train_forward);
   in_backward_ = backward_ran_ = true;
   autograd_is_over_ = false;
   reducer_->begin_backward(at_boundary() || !stage_keeps_local());
@@ -321,7 +322,7 @@ void Core::close_backward() {
     spans_.end_backward(unit, flat_[unit]->name());  // of one that was used without being called
   }
   recompute_held_.clear();
-  gatherer_->finish_phase();
+  gatherer_->finish(PhaseKind::backward);  // its loss may depend on no unit that others gather
   reducer_->end_backward();
   in_backward_ = false;
 }

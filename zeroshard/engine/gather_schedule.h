@@ -39,6 +39,7 @@ class GatherSchedule {
   Actions reach(PhaseKind phase, std::size_t unit);
   // The rest of the phase under way.
   Actions finish();
+  bool is_in(PhaseKind phase) const { return open_ && phase_ == phase; }
   // A phase of which this rank uses nothing.
   Actions pass_over(PhaseKind phase);
 

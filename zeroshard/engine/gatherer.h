@@ -55,6 +55,14 @@ class Gatherer {
   void finish_phase();
   // A phase that happens on other ranks only.
   void pass_over(PhaseKind phase) { run(schedule_.pass_over(phase), kNone); }
+  // This phase is over, of which this rank may have used nothing.
+  void finish(PhaseKind phase) {
+    if (schedule_.is_in(phase)) {
+      finish_phase();
+    } else {
+      pass_over(phase);
+    }
+  }
   // Told of each unit that was planned and is not used, at its place in the order.
   void when_skipped(std::function<void(std::size_t unit)> tell) { tell_skipped_ = std::move(tell); }
   // Where waits and the bytes of what is gathered are noted, if anywhere.
