@@ -188,6 +188,12 @@ void bind_config(py::module_& module) {
                              })
       .def_property_readonly("drop_last",
                              [](const PythonConfig& c) { return c.read.config.batch.drop_last; })
+      .def_property_readonly(
+          "steps_per_print",
+          [](const PythonConfig& c) { return c.read.config.monitor.steps_per_print; })
+      .def_property_readonly(
+          "wall_clock_breakdown",
+          [](const PythonConfig& c) { return c.read.config.monitor.wall_clock_breakdown; })
       .def_property_readonly("batch", &batch_of)
       .def_property_readonly("optimizer", &optimizer_of)
       .def_property_readonly("left_at_auto", &left_at_auto_in);

@@ -20,10 +20,12 @@ PYBIND11_MODULE(_C, module) {
   module.attr("version") = ZEROSHARD_VERSION;
   bind_errors(module);
   bind_config(module);
+  bind_monitors(module);
   bind_schedules(module);
   bind_communicator(module);
   bind_forward_hooks(module);
   bind_engine_core(module);
+  module.def("log_info", [](const std::string& line) { zeroshard::log_info("{}", line); });
   module.def("set_log_level",
              [](const std::string& name) { zeroshard::set_log_level(level_of(name)); });
 }

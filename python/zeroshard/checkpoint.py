@@ -22,6 +22,7 @@ from zeroshard.errors import ConfigError, StorageError
 
 logger = logging.getLogger("zeroshard")
 FORMAT = 1
+STATE = "state.json"  # written last: a folder that has it is complete
 
 
 def _barrier() -> None:
@@ -70,15 +71,19 @@ class CheckpointCalls:
         state = json.dumps(self._saved_state(client_state or {}), default=_refuse_object, indent=1)
         weights = self.full_state_dict(exclude_frozen_parameters)
         self._make_folder(folder)
+        if distributed.rank() == 0:
+            (folder / STATE).unlink(missing_ok=True)  # of a save of the same name before
+        _barrier()
         if self.optimizer is not None:
             tensors = {**self.core.rank_tensors(), **self._shard_step_tensors()}
             self._write_tensors(folder / f"rank_{distributed.rank()}.safetensors", tensors)
         if weights is not None:
             self._write_tensors(folder / "model.safetensors", weights)
-            _write_aside(folder / "state.json", lambda path: path.write_text(state))
         _barrier()
-        if save_latest and distributed.rank() == 0:
-            _write_aside(Path(save_dir) / "latest", lambda path: path.write_text(tag))
+        if distributed.rank() == 0:
+            _write_aside(folder / STATE, lambda path: path.write_text(state))
+            if save_latest:
+                _write_aside(Path(save_dir) / "latest", lambda path: path.write_text(tag))
         _barrier()
         return True
 
@@ -286,7 +291,7 @@ def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
 
 def _read_state(folder: Path) -> dict[str, Any]:
     try:
-        state = json.loads((folder / "state.json").read_text())
+        state = json.loads((folder / STATE).read_text())
     except (OSError, ValueError) as error:
         raise StorageError(f"[storage] the checkpoint has no readable state.json: {folder}; {error}") from None
     if state.get("format") != FORMAT:

@@ -21,6 +21,7 @@ from zeroshard.optimizer import ShardSteps, ZeroOptimizer, kernel_of
 from zeroshard.parameter_groups import group_of_parameter
 from zeroshard.read_config import EngineConfig
 from zeroshard.sharded_parameter import ShardHome, make_plain, make_sharded
+from zeroshard.step_report import StepReport
 from zeroshard.units import Unit, find_units
 
 logger = logging.getLogger("zeroshard")
@@ -62,6 +63,7 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         self._frozen_here: list[nn.Parameter] = []
         self._shard_steps: ShardSteps | None = None
         self._destroyed = False
+        self._report = StepReport(configuration.parsed, device)
         self._choose_batch_sizes()
         self._build()
         _engines[id(module)] = self
@@ -182,7 +184,8 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
     def forward(self, *args: Any, **keywords: Any) -> Any:
         if self.configuration.parsed.auto_cast:
             args, keywords = _as_half(args), _as_half(keywords)
-        return self.module(*args, **keywords)
+        with self._report.timed("forward"):
+            return self.module(*args, **keywords)
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True) -> torch.Tensor:
         """Scales, differentiates, reduces. Returns the loss, divided by the micro-steps of a step."""
@@ -192,7 +195,9 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
             )
         if not isinstance(loss, torch.Tensor):
             raise StateError(f"[state] backward needs a loss of one number: {type(loss).__name__}; pass a tensor")
-        self.core.backward(loss, scale_wrt_gas, retain_graph)
+        self._report.note_loss(loss)
+        with self._report.timed("backward"):
+            self.core.backward(loss, scale_wrt_gas, retain_graph)
         return loss.detach() / self._accumulation if scale_wrt_gas else loss.detach()
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
@@ -203,7 +208,8 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         """Acts at the accumulation boundary: clips, updates, and lets the schedule go on."""
         if self.optimizer is None:
             raise StateError("[state] this engine was made without an optimizer; name one in the configuration or pass one")
-        result = self.core.step(self.optimizer.param_groups)
+        with self._report.timed("step"):
+            result = self.core.step(self.optimizer.param_groups)
         self.micro_steps += 1
         self._step_applied = result["boundary"] and result["applied"]
         if result["boundary"]:
@@ -220,6 +226,7 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
             self.lr_scheduler.step(**lr_kwargs)
         self.global_steps += 1
         self.global_samples += self._train_batch
+        self._report.end_step(self)
         if self.global_steps == 1:
             self._name_unused()
 

@@ -46,10 +46,11 @@ def _repeated_blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def find_blocks(model: nn.Module) -> list[nn.Module]:
-    """The outermost blocks, in the order of the tree."""
+    """The outermost blocks, in the order of the tree: those that the user has marked, and those that look like it."""
     names = _block_class_names(model)
-    wanted = [module for module in model.modules() if type(module).__name__ in names and module is not model]
-    wanted = wanted or _repeated_blocks(model)
+    modules = [module for module in model.modules() if module is not model]
+    wanted = [module for module in modules if type(module).__name__ in names] or _repeated_blocks(model)
+    wanted += [module for module in modules if getattr(module, "_z3_leaf", False)]  # deepspeed.utils.set_z3_leaf_modules
     inner = {id(module) for block in wanted for module in block.modules() if module is not block}
     return [block for block in dict.fromkeys(wanted) if id(block) not in inner and any(True for _ in block.parameters())]
 

@@ -19,7 +19,7 @@ def test_fails_at_the_call(name):
     with pytest.raises(NotImplementedError) as caught:
         get(name)(1, option=2)
     assert str(caught.value) == (f"[deepspeed] deepspeed.{name} is not part of ZeroShard, which is ZeRO stages 0 to 3 "
-                                 f"with offload to host memory; nearest thing: {NEAREST[name]}")
+                                 f"in data-parallel ranks; nearest thing: {NEAREST[name]}")
 
 
 def test_the_error_is_a_config_error_too():

@@ -94,7 +94,7 @@ def test_one_host_s_part_without_ssh(script, monkeypatch):
     ("--num_gpus two train.py", "invalid int value: 'two'"),
     ("--frobnicate train.py", "unrecognized arguments: --frobnicate|frobnicate"),
     ("--autotuning tune train.py", "--autotuning is not part of ZeroShard; instead: zeroshard plan"),
-    ("--elastic_training train.py", "--elastic_training is not part of ZeroShard; instead: checkpoints resume"),
+    ("--elastic_training train.py", "--elastic_training is not part of ZeroShard; instead: start again from a checkpoint"),
     ("--save_pid train.py", "--save_pid is not part of ZeroShard"),
     ("--launcher_args -v train.py", "--launcher_args is not part of ZeroShard"),
     ("--launcher slurm train.py", "--launcher slurm is not part of ZeroShard; instead: srun"),

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Sequence
 from ._absent_names import NEAREST
 
 ROOT = __package__  # zeroshard.deepspeed
-WHAT_WE_ARE = "which is ZeRO stages 0 to 3 with offload to host memory"
+WHAT_WE_ARE = "which is ZeRO stages 0 to 3 in data-parallel ranks"
 
 
 class NameNotThere(AttributeError):

@@ -7,12 +7,12 @@ module is here if a name in it is. Names that are nowhere at all cannot be impor
 _STAGE_3 = "a plain nn.Module at stage 3, whose layers are spread over all ranks"
 _SERVE = "export the weights and serve them, or engine.eval() and engine.module.generate()"
 _MOE = "transformers' mixture-of-experts models at stage 3, with deepspeed.utils.set_z3_leaf_modules"
-_LONG = "gradient checkpointing and offload_optimizer make room for longer sequences"
+_LONG = "gradient checkpointing and a higher stage make room for longer sequences"
 _ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
 _PLAN = "the command `zeroshard plan`, which says what fits and what it costs"
-_HOST = "offload to host memory: offload_optimizer and offload_param with device cpu"
+_HOST = "a higher stage, which needs less memory on each rank"
 _ADAM = "deepspeed.ops.adam.FusedAdam, or \"optimizer\" in the config"
-_ELASTIC = "checkpoints resume with any number of ranks"
+_ELASTIC = "a checkpoint resumes with the number of ranks that wrote it; full weights (save_model) load anywhere"
 _CONFIG = "engine.config, and the command `zeroshard config explain`"
 _CAST = "weights in bf16, and the export of a checkpoint to another tool"
 _TIMERS = "the config's wall_clock_breakdown"
@@ -101,13 +101,13 @@ NEAREST = {
     "autotuning.autotuner.Autotuner": _PLAN,
     "elasticity.compute_elastic_config": _ELASTIC,
     "elasticity.DSElasticAgent": _ELASTIC,
-    "monitor.monitor.MonitorMaster": "the config's tensorboard, csv_monitor and wandb sections",
+    "monitor.monitor.MonitorMaster": "the config's tensorboard and csv_monitor sections",
     "profiling.flops_profiler.FlopsProfiler": _FLOPS,
     "profiling.flops_profiler.get_model_profile": _FLOPS,
     "utils.timer.SynchronizedWallClockTimer": _TIMERS,
     "utils.timer.ThroughputTimer": _TIMERS,
     "comm.log_summary": _TIMERS,
     "checkpoint.DeepSpeedCheckpoint": _ELASTIC,
-    "checkpoint.ds_to_universal.main": _ELASTIC + ", so nothing is to be converted",
+    "checkpoint.ds_to_universal.main": _ELASTIC,
     "runtime.rollout.HybridEngineRollout": "deepspeed.zero.unwrap_model_for_generation",
 }

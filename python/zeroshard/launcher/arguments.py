@@ -12,9 +12,9 @@ DEFAULT_PORT = 29500  # where several hosts meet; on one host any free port will
 # Options that we know and do not have, and what to do instead.
 REFUSED = {
     "--autotuning": "zeroshard plan says what fits and what it costs, before anything runs",
-    "--elastic_training": "checkpoints resume on any number of ranks: start again with the new number",
-    "--min_elastic_nodes": "checkpoints resume on any number of ranks",
-    "--max_elastic_nodes": "checkpoints resume on any number of ranks",
+    "--elastic_training": "start again from a checkpoint, with the number of ranks that wrote it",
+    "--min_elastic_nodes": "the number of ranks stays as it was at the start",
+    "--max_elastic_nodes": "the number of ranks stays as it was at the start",
     "--launcher_args": "ssh takes its options from ~/.ssh/config",
     "--save_pid": "the shell has it: $! behind the command",
 }

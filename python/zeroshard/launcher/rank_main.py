@@ -1,11 +1,12 @@
 """Runs a script or a module as one rank among several: `python rank_main.py [-m] NAME ARGUMENTS...`.
 
 As if Python had been called with it, but for one thing: of all ranks only the first that fails
-prints its traceback. The others fail because of it, or for the same reason, and say so in a line.
+prints its traceback. The others fail because of it, which they say in a line, or for the same reason.
 """
 from __future__ import annotations
 
 import builtins
+import fcntl
 import io
 import os
 import runpy
@@ -17,12 +18,12 @@ from types import ModuleType, TracebackType
 HERE = os.path.abspath(__file__)
 
 
-def token_from_environment() -> int:
-    """The pipe with the one byte (run_ranks.py), kept from programs that this one starts."""
-    token = int(os.environ.pop("ZEROSHARD_FIRST_ERROR", "-1"))
-    if token >= 0:
-        os.set_inheritable(token, False)
-    return token
+def page_from_environment() -> int:
+    """The memory that all ranks share (run_ranks.py), kept from programs that this one starts."""
+    page = int(os.environ.pop("ZEROSHARD_FIRST_ERROR", "-1"))
+    if page >= 0:
+        os.set_inheritable(page, False)
+    return page
 
 
 def is_ours(frame: TracebackType) -> bool:
@@ -33,35 +34,41 @@ def is_ours(frame: TracebackType) -> bool:
 class FirstErrorHook:
     """sys.excepthook: the whole traceback from the first rank, a line from the others."""
 
-    def __init__(self, token: int) -> None:
-        self._token = token
+    def __init__(self, page: int) -> None:
+        self._page = page
         self._launcher = os.getppid()
 
-    def _is_first(self) -> bool:
-        if self._token < 0:
-            return True
+    def _first_line(self, mine: str) -> str:
+        """The last line of the first rank that failed, which is ours if none did before."""
         try:
-            return os.read(self._token, 1) == b"1"
-        except OSError:  # the program has closed it: better twice than never
-            return True
+            fcntl.lockf(self._page, fcntl.LOCK_EX)
+            line = os.pread(self._page, 1 << 16, 0).decode() or mine
+            os.pwrite(self._page, line.encode(), 0)
+            fcntl.lockf(self._page, fcntl.LOCK_UN)
+            return line
+        except (OSError, ValueError):  # no launcher of ours, or the program has closed it: better twice than never
+            return mine
 
     def _tell_launcher(self) -> None:
         """Now, and not only by our end: that may take long, and the others would fail meanwhile."""
-        sys.stderr.flush()
-        if self._token >= 0 and os.getppid() == self._launcher:
+        if self._page >= 0 and os.getppid() == self._launcher:
             os.kill(self._launcher, signal.SIGUSR1)
 
     def __call__(self, kind: type[BaseException], error: BaseException,
                  trace: TracebackType | None) -> None:
+        """To the real standard error: torch's hook around this one holds sys.stderr back until the end."""
         while trace is not None and is_ours(trace):
             trace = trace.tb_next
-        if self._is_first():
-            sys.__excepthook__(kind, error.with_traceback(trace), trace)
+        rank = os.environ.get("RANK", "?")
+        last = traceback.format_exception_only(kind, error)[-1].strip()
+        mine = f"{rank} {last}"
+        first = self._first_line(mine)
+        if first == mine:
+            traceback.print_exception(kind, error.with_traceback(trace), trace, file=sys.__stderr__)
+            sys.__stderr__.flush()
             self._tell_launcher()
-        elif not issubclass(kind, KeyboardInterrupt):
-            rank = os.environ.get("RANK", "?")
-            last = traceback.format_exception_only(kind, error)[-1].strip()
-            print(f"[run] rank {rank} failed as well: {last}", file=sys.stderr, flush=True)
+        elif first.partition(" ")[2] != last and not issubclass(kind, KeyboardInterrupt):
+            print(f"[run] rank {rank} failed as well: {last}", file=sys.__stderr__, flush=True)
 
 
 def fresh_main() -> ModuleType:
@@ -86,7 +93,7 @@ def run_module(name: str) -> None:
 
 
 def main() -> None:
-    sys.excepthook = FirstErrorHook(token_from_environment())
+    sys.excepthook = FirstErrorHook(page_from_environment())
     # Whole lines at once, whatever PYTHONUNBUFFERED says: pieces would mix with other ranks' lines.
     sys.stdout.reconfigure(line_buffering=True, write_through=False)
     is_module = sys.argv[1] == "-m"

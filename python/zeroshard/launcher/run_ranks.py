@@ -48,21 +48,21 @@ class Ranks:
         self.kill_at: float | None = None
         self._libc = ctypes.CDLL(None)
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
-        self._token = first_error_token()
+        self._page = first_error_page()
         for index in range(job.ranks):
             self._start(index, port)
-        os.close(self._token)
+        os.close(self._page)
 
     def _start(self, index: int, port: int) -> None:
         words = rank_command(self.job, index)
         env = rank_environment(self.job, index, port, os.environ)
-        env["ZEROSHARD_FIRST_ERROR"] = str(self._token)
+        env["ZEROSHARD_FIRST_ERROR"] = str(self._page)
         log = self._log_file(index)
         takes_input = index == 0 and not self.job.end_with_stdin
         try:
             process = subprocess.Popen(
                 words, env=env, stdin=None if takes_input else subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT if log else None, pass_fds=[self._token],
+                stderr=subprocess.STDOUT if log else None, pass_fds=[self._page],
                 start_new_session=True, preexec_fn=lambda: self._become_a_rank(index))
         except OSError as error:
             self._signal_all(signal.SIGKILL)
@@ -168,12 +168,9 @@ def signal_groups(processes: Iterable[subprocess.Popen[bytes]], number: int) -> 
             os.killpg(process.pid, number)
 
 
-def first_error_token() -> int:
-    """A pipe that holds one byte: the rank that reads it is the first to fail (rank_main.py)."""
-    read_end, write_end = os.pipe()
-    os.write(write_end, b"1")
-    os.close(write_end)
-    return read_end
+def first_error_page() -> int:
+    """Memory in which the first rank to fail leaves its last line (rank_main.py)."""
+    return os.memfd_create("zeroshard_first_error")
 
 
 def input_has_ended() -> bool:

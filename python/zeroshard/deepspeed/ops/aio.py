@@ -13,4 +13,4 @@ class AsyncIOBuilder:
 
     def load(self, verbose: bool = True) -> None:
         raise error_type()(sentence("deepspeed.ops.aio.AsyncIOBuilder.load",
-                                    "offload to host memory: offload_optimizer with device cpu"))
+                                    "a higher stage, which needs less memory on each rank"))

@@ -23,7 +23,7 @@ def z3_leaf_module(module: "Module") -> bool:
 
 
 def z3_leaf_parameter(parameter: Any) -> bool:
-    """Whether the engine found the parameter in a marked module."""
+    """Whether the parameter is in a marked module."""
     return getattr(parameter, "ds_z3_leaf_module", None) is not None
 
 
@@ -33,6 +33,8 @@ def get_z3_leaf_modules(model: "Module") -> list["Module"]:
 
 def set_z3_leaf_module(module: "Module", flag: bool) -> None:
     module._z3_leaf = flag
+    for parameter in module.parameters():
+        parameter.ds_z3_leaf_module = module if flag else None
 
 
 def set_z3_leaf_modules(model: "Module", leaf_module_classes: Iterable[ClassOrName],
@@ -74,7 +76,7 @@ def _mark(model: "Module", chosen: Callable[[str, "Module"], bool], flag: bool, 
           asked: list[Any]) -> list["Module"]:
     found = [module for name, module in model.named_modules() if chosen(name, module)]
     for module in found:
-        module._z3_leaf = flag
+        set_z3_leaf_module(module, flag)
     if must_find and not found:
         there = sorted({type(module).__name__ for module in model.modules()})
         raise ValueError(f"[deepspeed] no module of the model is one of {asked}; it has {', '.join(there)}")
