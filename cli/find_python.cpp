@@ -29,12 +29,6 @@ bool is_file(const fs::path& path) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Asked of another program until base/env.h, the only reader of variables, knows it too.
-std::string python_variable() {
-  if (env_names_with_prefixes({"ZEROSHARD_PYTHON"}).empty()) return {};
-  return first_line(captured_output({"/usr/bin/printenv", "ZEROSHARD_PYTHON"}, milliseconds(5000)));
-}
-
 // Where the package may lie as seen from this program: beside it in a build folder, in lib/ of the
 // environment whose bin/ it is in.
 std::vector<fs::path> packages_around() {
@@ -59,9 +53,7 @@ std::string package_of(const std::string& python) {
 
 std::string find_python() {
   const std::string remedy = "name a Python with ZEROSHARD_PYTHON, or put python3 on the PATH";
-  if (const std::string named = python_variable(); !named.empty()) {
-    return find_program(named, remedy);
-  }
+  if (const auto named = env_text(EnvVar::kPython)) return find_program(*named, remedy);
   const fs::path beside = own_folder() / "python3";
   if (is_file(beside) && access(beside.c_str(), X_OK) == 0) return beside;
   return find_program("python3", remedy);

@@ -16,11 +16,16 @@ if [[ -f $folder/CMakeCache.txt ]] &&
    ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" $folder/CMakeCache.txt; then
   rm -rf $folder/CMakeCache.txt $folder/CMakeFiles $folder/build.ninja
 fi
+# Several files compiled as one take half the time. That is for a folder in which all is built once;
+# who edits files wants them one by one.
+joined=()
+[[ -n ${ZEROSHARD_UNITY:-} && ! -f $folder/build.ninja ]] &&
+  joined=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=6)
 # Ninja runs CMake again when a CMake file changes; only our own arguments are ours to watch.
 mkdir -p $folder
 if [[ ! -f $folder/build.ninja || $(cat $folder/configured 2>/dev/null) != "${arguments[*]-}" ]]; then
   echo "build: configuring $preset in $folder/"
-  if ! cmake --preset "$preset" "${arguments[@]}" >$folder/configure.log 2>&1; then
+  if ! cmake --preset "$preset" "${arguments[@]}" "${joined[@]}" >$folder/configure.log 2>&1; then
     cat $folder/configure.log >&2
     echo "build: configuring $preset failed" >&2
     exit 1
@@ -38,8 +43,7 @@ build() {
   fi
 }
 if ! build; then
-  # Sanitizer builds compile several files as one, in half the time. Two that use one name in their
-  # unnamed namespaces are no mistake; a true one shows again.
+  # Two files that use one name in their unnamed namespaces are no mistake; a true one shows again.
   grep -q '^CMAKE_UNITY_BUILD:.*=ON' $folder/CMakeCache.txt || exit 1
   echo "build: once more, file by file"
   cmake -DCMAKE_UNITY_BUILD=OFF $folder >$folder/configure.log && build

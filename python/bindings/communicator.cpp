@@ -9,7 +9,6 @@
 
 #include "python/bindings/config.h"
 #include "zeroshard/base/launch.h"
-#include "zeroshard/base/rank.h"
 #include "zeroshard/comm/c10d.h"
 #include "zeroshard/comm/single.h"
 #include "zeroshard/comm/staged.h"
@@ -33,6 +32,13 @@ std::shared_ptr<Communicator> over_groups(const std::vector<std::string>& names,
   return stage_device_memory(std::move(comm), {.device = on});
 }
 
+// (launcher, rank, world size, local rank), as the launchers' variables say.
+py::tuple launch() {
+  const Launch read = read_launch(/*meets_by_mpi=*/false);
+  return py::make_tuple(std::string(name_of(read.launcher)), read.rank, read.world_size,
+                        read.local_rank);
+}
+
 std::shared_ptr<Communicator> alone() { return make_single_communicator(); }
 
 }  // namespace
@@ -42,8 +48,9 @@ void bind_communicator(py::module_& module) {
       .def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("world_size", &Communicator::world_size);
   module.def("communicator_over_groups", &over_groups, py::arg("names"), py::arg("timeout_seconds"),
-             py::arg("device"));
+             py::arg("device"), py::call_guard<py::gil_scoped_release>());
   module.def("communicator_alone", &alone);
+  module.def("read_launch", &launch);
 }
 
 }  // namespace zeroshard::python

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <fmt/format.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -124,6 +125,12 @@ void EngineCore::backward(const at::Tensor& loss, bool averages, bool keeps_grap
 
 // After it the parameters are the new ones, whoever reads them.
 py::dict EngineCore::step(const py::list& parameter_groups) {
+  const std::size_t known = core().parameter_groups().size();
+  if (!options_.update && parameter_groups.size() != known) {
+    throw StateError({.what = "the optimizer has other parameter groups than at initialize()",
+                      .value = fmt::format("{}, it had {}", parameter_groups.size(), known),
+                      .remedy = "give it all its groups before, and call initialize() again"});
+  }
   for (std::size_t i = 0; i < parameter_groups.size() && !options_.update; ++i) {
     core().parameter_groups().at(i) =
         optimizer_options(optimizer_kind_, py::dict(parameter_groups[i]));
@@ -233,10 +240,12 @@ void bind_engine_core(py::module_& module) {
       .def("is_under_way", [](EngineCore& engine) { return engine.hooks().is_under_way(); })
       .def("set_boundary",
            [](EngineCore& engine, std::optional<bool> boundary) {
+             const py::gil_scoped_release others_run;
              engine.core().set_boundary(boundary);
            })
       .def("set_accumulation_steps",
            [](EngineCore& engine, std::int64_t steps) {
+             const py::gil_scoped_release others_run;
              engine.core().set_accumulation_steps(steps);
            })
       .def("at_boundary", [](EngineCore& engine) { return engine.core().at_boundary(); })

@@ -23,6 +23,9 @@ OptimizerOptions optimizer_options(const std::string& kind, const py::dict& grou
 class EngineCore {
  public:
   EngineCore(EngineOptions options, std::shared_ptr<Communicator> comm, std::string optimizer_kind);
+  EngineCore(const EngineCore&) = delete;
+  EngineCore& operator=(const EngineCore&) = delete;
+  ~EngineCore() { close(); }
 
   // Takes the parameters over. All ranks add the same units in the same order.
   void add_unit(const std::string& name, const std::vector<std::string>& names,
@@ -32,8 +35,6 @@ class EngineCore {
   void close();
 
   Core& core() const;
-  Communicator& comm() { return *comm_; }
-  const EngineOptions& options() const { return options_; }
   std::unique_ptr<ModuleHook> make_hook(std::optional<std::size_t> unit, bool guards) const;
   ForwardHooks& hooks() const { return *hooks_; }
 

@@ -1,5 +1,5 @@
 // Masters, moments and gradients of single parameters, as far as this rank has them.
-#include <functional>
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -21,12 +21,7 @@ struct OwnedState {
   bool sharded = true;  // only the rank's span of the group
 };
 
-// A part of a parameter: elements of it, and the memory they have here.
-using SeePart = std::function<void(const Span& elements, const at::Tensor& part)>;
-
 OwnedState state_of(Core& core, std::size_t unit, std::size_t group, const std::string& which) {
-  if (which == "parameter")
-    return {core.unit(unit).shard(group), core.unit(unit).layout().groups()[group].dtype};
   const OptimizerStates::GroupStates states = core.states().states(unit, group);
   const FlatLayout& layout = core.unit(unit).layout().groups()[group].layout;
   const bool sharded = layout.world_size() > 1 && states.owned_numel < layout.padded_numel();
@@ -38,53 +33,56 @@ OwnedState state_of(Core& core, std::size_t unit, std::size_t group, const std::
   return {own.data, own.dtype, true};
 }
 
-void for_each_part(Core& core, std::size_t unit, std::size_t parameter, const std::string& which,
-                   const SeePart& see) {
-  const FlatUnit& flat = core.unit(unit);
-  const UnitLayout::Location at = flat.layout().locate(parameter);
-  const FlatGroup& group = flat.layout().groups()[at.group];
-  if (!group.trainable && which != "parameter") return;
-  const OwnedState state = state_of(core, unit, at.group, which);
-  if (state.data == nullptr) return;
-  const Span whole = group.layout.parameter_span(at.index);
-  const Span shard = group.layout.shard(flat.rank());
-  const Span have = state.sharded ? shard : Span(0, group.layout.padded_numel());
-  const std::int64_t begin = std::max(whole.begin(), have.begin());
-  const std::int64_t end = std::min(whole.end(), have.end());
-  if (begin >= end) return;
-  see(Span(begin - whole.begin(), end - whole.begin()),
-      tensor_over(element_at(state.data, begin - have.begin(), state.dtype), end - begin,
-                  state.dtype, flat.memory()->device()));
+// Whether the engine keeps such a state of the parameter: the same answer on every rank, whether or
+// not it has a part of it.
+bool has_state(EngineCore& engine, std::size_t unit, std::size_t parameter,
+               const std::string& which) {
+  const UnitLayout& layout = engine.core().unit(unit).layout();
+  const std::size_t group = layout.locate(parameter).group;
+  return layout.groups()[group].trainable &&
+         state_of(engine.core(), unit, group, which).data != nullptr;
 }
 
-// Copies this rank's elements into `into`, a flat tensor of the whole parameter, and leaves the
-// others alone. Returns how many there were.
-std::int64_t read_state(EngineCore& engine, std::size_t unit, std::size_t parameter,
-                        const std::string& which, const at::Tensor& into) {
-  std::int64_t count = 0;
-  for_each_part(engine.core(), unit, parameter, which,
-                [&](const Span& elements, const at::Tensor& part) {
-                  into.narrow(0, elements.begin(), elements.size()).copy_(part);
-                  count += elements.size();
-                });
-  return count;
+// What a unit's gradients are: "empty", "filling" (of this rank alone), "reducing" or "reduced".
+std::string gradient_state(EngineCore& engine, std::size_t unit) {
+  return std::string(name_of(engine.core().reducer().units().at(unit).state));
 }
 
-void write_state(EngineCore& engine, std::size_t unit, std::size_t parameter,
-                 const std::string& which, const at::Tensor& from) {
-  for_each_part(engine.core(), unit, parameter, which,
-                [&](const Span& elements, const at::Tensor& part) {
-                  part.copy_(from.narrow(0, elements.begin(), elements.size()));
-                });
-}
-
-// This rank's elements, over the engine's own memory.
+// This rank's elements: the first one's number in the parameter, and a tensor over the engine's own
+// memory. None where it has no part.
 py::object local_state(EngineCore& engine, std::size_t unit, std::size_t parameter,
                        const std::string& which) {
-  py::object part = py::none();
-  for_each_part(engine.core(), unit, parameter, which,
-                [&](const Span&, const at::Tensor& found) { part = wrap(found); });
-  return part;
+  if (!has_state(engine, unit, parameter, which)) return py::none();
+  const FlatUnit& flat = engine.core().unit(unit);
+  const UnitLayout::Location at = flat.layout().locate(parameter);
+  const FlatLayout& layout = flat.layout().groups()[at.group].layout;
+  const OwnedState state = state_of(engine.core(), unit, at.group, which);
+  const Span whole = layout.parameter_span(at.index);
+  const Span have = state.sharded ? layout.shard(flat.rank()) : Span(0, layout.padded_numel());
+  const std::int64_t begin = std::max(whole.begin(), have.begin());
+  const std::int64_t end = std::min(whole.end(), have.end());
+  if (begin >= end) return py::none();
+  void* const first = element_at(state.data, begin - have.begin(), state.dtype);
+  return py::make_tuple(begin - whole.begin(), wrap(tensor_over(first, end - begin, state.dtype,
+                                                                flat.memory()->device())));
+}
+
+// Where the masters of each unit's parameters lie: flat group and first element in it, counted over
+// all ranks' parts one after the other. None for what is not trained.
+py::list master_places(EngineCore& engine) {
+  py::list all;
+  for (std::size_t unit = 0; unit < engine.core().units(); ++unit) {
+    const UnitLayout& layout = engine.core().unit(unit).layout();
+    py::list of_unit;
+    for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
+      const UnitLayout::Location at = layout.locate(i);
+      const FlatGroup& group = layout.groups()[at.group];
+      const std::int64_t begin = group.layout.parameter_span(at.index).begin();
+      of_unit.append(group.trainable ? py::object(py::make_tuple(at.group, begin)) : py::none());
+    }
+    all.append(of_unit);
+  }
+  return all;
 }
 
 // The shard's spans as tensors over the engine's own memory, for checkpoints.
@@ -174,9 +172,10 @@ py::list master_segments(EngineCore& engine) {
 }  // namespace
 
 void bind_engine_states(py::class_<EngineCore>& type) {
-  type.def("read_state", &read_state)
-      .def("write_state", &write_state)
+  type.def("has_state", &has_state)
+      .def("gradient_state", &gradient_state)
       .def("local_state", &local_state)
+      .def("master_places", &master_places)
       .def("rank_tensors", &rank_tensors)
       .def("steps", &steps_of)
       .def("set_steps", &set_steps)

@@ -93,14 +93,19 @@ void ForwardHooks::after(py::handle output) {
       use->leave_open();
       mark_outputs(use, pointers(outputs));
     }
-    --active_[unit];
-    core_.after_forward(unit);
+    leave(unit);
   }
-  if (frame.unit != kNoUnit) {
-    --active_[frame.unit];
-    core_.after_forward(frame.unit);
-  }
-  if (output.is_none() && exception_is_handled()) core_.abandon_forward();
+  if (frame.unit != kNoUnit) leave(frame.unit);
+  if (!output.is_none() || !exception_is_handled()) return;
+  const py::gil_scoped_release others_run;
+  core_.abandon_forward();
+}
+
+// The core's lock is never waited for with Python's held: an optimizer of the user's needs both.
+void ForwardHooks::leave(std::size_t unit) {
+  --active_[unit];
+  const py::gil_scoped_release others_run;
+  core_.after_forward(unit);
 }
 
 bool ForwardHooks::use_outside(std::size_t unit) {
@@ -147,7 +152,11 @@ void bind_forward_hooks(py::module_& module) {
   py::class_<ModuleHook>(module, "ModuleHook")
       .def("before", &ModuleHook::before)
       .def("after", &ModuleHook::after)
-      .def("__deepcopy__", [](const ModuleHook& hook, const py::dict&) { return hook.inert(); });
+      .def("__deepcopy__", [](const ModuleHook& hook, const py::dict&) { return hook.inert(); })
+      .def("__reduce__", [module](const ModuleHook&) {
+        return py::make_tuple(module.attr("inert_hook"), py::tuple());
+      });
+  module.def("inert_hook", [] { return std::make_unique<ModuleHook>(nullptr, kNoUnit, false); });
 }
 
 }  // namespace zeroshard::python

@@ -49,6 +49,7 @@ class ForwardHooks {
 
   UnitLink link(std::size_t unit) const { return {core_.link(), unit}; }
   void enter(std::size_t unit, bool again, bool grad);
+  void leave(std::size_t unit);
   Use use_of(std::size_t unit, bool again, bool grad);
   py::object marked(const Use& use, const py::tuple& arguments, const py::dict& keywords) const;
 

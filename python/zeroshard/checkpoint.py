@@ -1,7 +1,7 @@
 """Saving and loading, at the same number of ranks.
 
     DIR/latest                  the name of the last complete tag
-    DIR/TAG/state.json          counters, schedule, loss scaler, what the client asked to keep
+    DIR/TAG/state.json          counters, schedule, loss scaler, what the client asked to keep, where masters lie
     DIR/TAG/model.safetensors   all weights in full, as the model's state_dict() names them
     DIR/TAG/rank_N.safetensors  rank N's masters and moments
 """
@@ -12,46 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import nn
 
+from zeroshard import checkpoint_files as files
 from zeroshard import distributed
+from zeroshard.agreement import all_or_none, of_all_ranks
 from zeroshard.errors import ConfigError, StorageError
+from zeroshard.plain_state import encode
 
 logger = logging.getLogger("zeroshard")
-FORMAT = 1
-STATE = "state.json"  # written last: a folder that has it is complete
-
-
-def _barrier() -> None:
-    if distributed.world_size() > 1:
-        dist.barrier()
-
-
-def _write_aside(path: Path, write: Any) -> None:
-    """A reader sees the file before or the file after, never a part."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        write(partial)
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise StorageError(f"[storage] cannot write {path}: {error.strerror or error}; free some space, or check the rights") from None
-
-
-def _own_storage(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """safetensors refuses tensors that share memory; of tied ones the first name is written."""
-    written: dict[str, torch.Tensor] = {}
-    seen: set[tuple[int, int]] = set()
-    for name, tensor in tensors.items():
-        place = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
-        if tensor.numel() and place in seen:
-            continue
-        seen.add(place)
-        written[name] = tensor.detach().cpu().contiguous().clone()
-    return written
 
 
 class CheckpointCalls:
@@ -68,49 +37,58 @@ class CheckpointCalls:
         """Writes weights, optimizer states and counters. Returns True."""
         tag = str(tag) if tag is not None else f"global_step{self.global_steps}"
         folder = Path(save_dir) / tag
-        state = json.dumps(self._saved_state(client_state or {}), default=_refuse_object, indent=1)
+        with all_or_none():
+            state = json.dumps(self._saved_state(client_state or {}), indent=1)
+            files.make_folder(folder)
+            if distributed.rank() == 0:
+                files.forget_state(folder)
         weights = self.full_state_dict(exclude_frozen_parameters)
-        self._make_folder(folder)
-        if distributed.rank() == 0:
-            (folder / STATE).unlink(missing_ok=True)  # of a save of the same name before
-        _barrier()
-        if self.optimizer is not None:
-            tensors = {**self.core.rank_tensors(), **self._shard_step_tensors()}
-            self._write_tensors(folder / f"rank_{distributed.rank()}.safetensors", tensors)
-        if weights is not None:
-            self._write_tensors(folder / "model.safetensors", weights)
-        _barrier()
-        if distributed.rank() == 0:
-            _write_aside(folder / STATE, lambda path: path.write_text(state))
-            if save_latest:
-                _write_aside(Path(save_dir) / "latest", lambda path: path.write_text(tag))
-        _barrier()
+        with all_or_none():
+            self._write_tensors(folder, weights)
+        with all_or_none():
+            if distributed.rank() == 0:
+                files.write_text(folder / files.STATE, state)
+            if distributed.rank() == 0 and save_latest:
+                files.write_text(Path(save_dir) / files.LATEST, tag)
         return True
 
-    def _make_folder(self, folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"[storage] cannot make {folder}: {error.strerror}; check the path and the rights") from None
-
-    def _write_tensors(self, path: Path, tensors: dict[str, torch.Tensor]) -> None:
-        own = _own_storage(tensors)
-        _write_aside(path, lambda partial: save_file(own, partial, metadata={"format": "pt"}))
+    def _write_tensors(self, folder: Path, weights: dict[str, torch.Tensor] | None) -> None:
+        if self.optimizer is not None:
+            tensors = {**self.core.rank_tensors(), **self._shard_step_tensors()}
+            files.write_tensors(folder / f"rank_{distributed.rank()}.safetensors", tensors)
+        if weights is not None:
+            files.write_tensors(folder / files.WEIGHTS, weights)
 
     def _saved_state(self, client_state: dict[str, Any]) -> dict[str, Any]:
         counters = {name: getattr(self, name) for name in ("global_steps", "global_samples", "micro_steps", "skipped_steps")}
         optimizer = self.optimizer.state_dict() if self.optimizer is not None else None
         scheduler = self.lr_scheduler.state_dict() if self.lr_scheduler is not None else None
         return {
-            "format": FORMAT,
+            "format": files.FORMAT,
             "ranks": distributed.world_size(),
             "stage": self.zero_optimization_stage(),
             "counters": counters,
             "steps": self.core.steps(),
-            "optimizer": _plain(optimizer),
-            "lr_scheduler": _plain(scheduler),
-            "client_state": client_state,
+            "optimizer": encode(optimizer, "optimizer"),
+            "lr_scheduler": encode(scheduler, "lr_scheduler"),
+            "client_state": encode(client_state, "client_state"),
+            "frozen": [name for name, p in self.module.named_parameters(remove_duplicate=False) if not p.requires_grad],
+            "masters": self._master_places(),
         }
+
+    def _master_places(self) -> dict[str, list[Any]]:
+        """Where each weight's master is: the tensor's name in the ranks' files, the first element in all of them one after
+        the other, the shape. zero_to_fp32 cuts by it."""
+        if self.optimizer is None:
+            return {}
+        place_of: dict[int, list[Any]] = {}
+        for index, (unit, places) in enumerate(zip(self.units, self.core.master_places())):
+            for parameter, place in zip(unit.parameters.values(), places):
+                if place is not None:
+                    shape = list(getattr(parameter, "ds_shape", parameter.shape))
+                    place_of[id(parameter)] = [f"{index}.{place[0]}.master", place[1], shape]
+        named = self.module.state_dict(keep_vars=True)
+        return {name: place_of[id(value)] for name, value in named.items() if id(value) in place_of}
 
     def _shard_step_tensors(self) -> dict[str, torch.Tensor]:
         """States of an optimizer that is not ours, by shard."""
@@ -133,89 +111,99 @@ class CheckpointCalls:
         load_lr_scheduler_states: bool = True,
         load_module_only: bool = False,
         custom_load_fn: Any = None,
-    ) -> tuple[str | None, dict[str, Any]]:
-        """Goes on from a checkpoint. Returns its folder and what the client kept; (None, {}) without one."""
+    ) -> tuple[str | None, dict[str, Any] | None]:
+        """Goes on from a checkpoint. Returns its folder and what the client kept; (None, None) without one."""
+        _refuse_load_function(custom_load_fn)
         folder = self._folder_of(Path(load_dir), tag)
         if folder is None:
-            return None, {}
-        state = _read_state(folder)
-        self._load_weights(folder / "model.safetensors", load_module_strict)
-        if load_module_only:
-            return str(folder), state["client_state"]
-        if load_optimizer_states and self.optimizer is not None and state["optimizer"] is not None:
-            self._load_optimizer(folder, state)
-        if load_lr_scheduler_states and self.lr_scheduler is not None and state["lr_scheduler"] is not None:
-            self.lr_scheduler.load_state_dict(state["lr_scheduler"])
-        for name, value in state["counters"].items():
-            setattr(self, name, value)
-        _barrier()
+            return None, None
+        with all_or_none():  # nothing is changed before all ranks can go on
+            state = files.read_state(folder)
+            weights = self._fitting_weights(folder / files.WEIGHTS, load_module_strict)
+            states = self._fitting_states(folder, state) if load_optimizer_states and not load_module_only else None
+        self._load_weights(weights)
+        if states is not None:
+            self._load_optimizer(states, state)
+        if not load_module_only:
+            self._load_counters(state, load_lr_scheduler_states)
         return str(folder), state["client_state"]
 
     def _folder_of(self, load_dir: Path, tag: str | None) -> Path | None:
-        if tag is None:
-            latest = load_dir / "latest"
-            if not latest.is_file():
-                logger.warning("no checkpoint in %s: there is no file named latest", load_dir)
-                return None
-            tag = latest.read_text().strip()
-        folder = load_dir / str(tag)
-        if not folder.is_dir():
-            raise StorageError(f"[storage] there is no checkpoint {folder}; check the folder and the tag")
-        return folder
+        with all_or_none():
+            found = files.read_latest(load_dir) if tag is None else str(tag)
+            if found is not None and not (load_dir / found).is_dir():
+                raise StorageError(f"[storage] there is no checkpoint: {load_dir / found}; check the folder and the tag")
+        everybody = of_all_ranks(found)
+        for rank, theirs in enumerate(everybody):
+            if theirs != everybody[0]:
+                raise StorageError(
+                    f"[storage] the ranks find different checkpoints: rank 0 {everybody[0]}, rank {rank} {theirs}, in {load_dir}; "
+                    "load from a folder that all hosts see, with one tag"
+                )
+        if found is None and distributed.rank() == 0:
+            logger.warning("no checkpoint in %s: there is no file named latest", load_dir)
+        return load_dir / found if found is not None else None
 
-    def _load_weights(self, path: Path, strict: bool) -> None:
-        with _opened(path) as file:
-            stored = set(file.keys())
-            wanted = self.module.state_dict(keep_vars=True)
-            self._check_names(stored, wanted, strict, path)
-            for index, unit in enumerate(self.units):
-                entered = self.core.enter_full([index])
-                held = {id(parameter) for parameter in unit.parameters.values()}
-                for name, parameter in wanted.items():
-                    if name in stored and id(parameter) in held:
-                        parameter.data.copy_(file.get_tensor(name))
-                if entered:
-                    self.core.leave_full([index], True, -1)
-            for name, value in wanted.items():
-                if name in stored and not isinstance(value, nn.Parameter):
-                    value.copy_(file.get_tensor(name))
+    def _fitting_weights(self, path: Path, strict: bool) -> Any:
+        file = files.opened(path)
+        files.refuse_misfits(file, self.module.state_dict(keep_vars=True), strict, path)
+        return file
 
-    def _check_names(self, stored: set[str], wanted: dict[str, Any], strict: bool, path: Path) -> None:
-        have = {id(value) for name, value in wanted.items() if name in stored}
-        missing = [name for name, value in wanted.items() if name not in stored and id(value) not in have]
-        if strict and missing:
-            raise StorageError(
-                f"[storage] {path} lacks {len(missing)} of the model's tensors: {missing[0]} is the first; "
-                "it is of another model, or frozen ones were left out: pass load_module_strict=False"
-            )
+    def _load_weights(self, file: Any) -> None:
+        stored = set(file.keys())
+        wanted = {name: value for name, value in self.module.state_dict(keep_vars=True).items() if name in stored}
+        for index, unit in enumerate(self.units):
+            entered = self.core.enter_full([index])
+            held = {id(parameter) for parameter in unit.parameters.values()}
+            for name, parameter in wanted.items():
+                if id(parameter) in held:
+                    parameter.data.copy_(file.get_tensor(name))
+            if entered:
+                self.core.leave_full([index], True, -1)
+        for name, value in wanted.items():
+            if not isinstance(value, nn.Parameter):
+                value.copy_(file.get_tensor(name))
 
-    def _load_optimizer(self, folder: Path, state: dict[str, Any]) -> None:
+    def _fitting_states(self, folder: Path, state: dict[str, Any]) -> Any:
+        """None where the checkpoint, or this engine, has no optimizer."""
+        if self.optimizer is None or state["optimizer"] is None:
+            return None
         ranks = state["ranks"]
         if ranks != distributed.world_size():
             raise StorageError(
                 f"[storage] the checkpoint's optimizer states are of {ranks} ranks: {folder}; run with as many, "
                 "or load with load_optimizer_states=False"
             )
-        saved = _read_tensors(folder / f"rank_{distributed.rank()}.safetensors")
-        own = self.core.rank_tensors()
-        for name, tensor in own.items():
-            if name not in saved or saved[name].shape != tensor.shape:
+        file = files.opened(folder / f"rank_{distributed.rank()}.safetensors")
+        stored = set(file.keys())
+        for name, tensor in self.core.rank_tensors().items():
+            if name not in stored or tuple(file.get_slice(name).get_shape()) != tuple(tensor.shape):
                 raise StorageError(f"[storage] the checkpoint does not fit: {folder}, {name}; it is of another model or stage")
-            tensor.copy_(saved[name])
-        self._load_shard_steps(saved)
+        return file
+
+    def _load_optimizer(self, file: Any, state: dict[str, Any]) -> None:
+        for name, tensor in self.core.rank_tensors().items():
+            tensor.copy_(file.get_tensor(name))
+        self._load_shard_steps(file)
         self.core.set_steps(state["steps"])
         self.core.adopt_masters()
         self.optimizer.load_state_dict(state["optimizer"])
 
-    def _load_shard_steps(self, saved: dict[str, torch.Tensor]) -> None:
+    def _load_shard_steps(self, file: Any) -> None:
         if self._shard_steps is None:
             return
         states = self._shard_steps.optimizer.state
         for index, shard in enumerate(self._shard_steps.shards):
             prefix = f"shard_{index}."
-            found = {name[len(prefix) :]: value for name, value in saved.items() if name.startswith(prefix)}
+            found = {name[len(prefix) :]: file.get_tensor(name) for name in file.keys() if name.startswith(prefix)}
             if found:
                 states[shard] = {name: value.to(shard.device) for name, value in found.items()}
+
+    def _load_counters(self, state: dict[str, Any], with_schedule: bool) -> None:
+        if with_schedule and self.lr_scheduler is not None and state["lr_scheduler"] is not None:
+            self.lr_scheduler.load_state_dict(state["lr_scheduler"])
+        for name, value in state["counters"].items():
+            setattr(self, name, value)
 
     def full_state_dict(self, exclude_frozen_parameters: bool = False) -> dict[str, torch.Tensor] | None:
         """All weights in full, on rank 0's host memory; None on the others. Tied ones stay one tensor."""
@@ -256,62 +244,18 @@ class CheckpointCalls:
             logger.warning("not saved: stage3_gather_16bit_weights_on_model_save is not set")
             return False
         weights = self.full_state_dict(exclude_frozen_parameters)
-        if weights is not None:
-            folder = Path(save_dir)
-            self._make_folder(folder)
-            if Path(save_filename).suffix in (".bin", ".pt", ".pth"):
-                _write_aside(folder / save_filename, lambda path: torch.save(weights, path))
-            else:
-                self._write_tensors(folder / save_filename, weights)
-        _barrier()
+        with all_or_none():
+            if weights is not None:
+                files.make_folder(Path(save_dir))
+                files.write_tensors(Path(save_dir) / save_filename, weights)
         return True
 
     save_fp16_model = save_16bit_model
 
 
-def _not_readable(path: Path, error: Exception) -> StorageError:
-    return StorageError(
-        f"[storage] the checkpoint has no readable {path.name}: {path.parent}; {error}; it is not complete, take another tag"
-    )
-
-
-def _opened(path: Path) -> Any:
-    try:
-        return safe_open(path, "pt")
-    except (OSError, SafetensorError) as error:
-        raise _not_readable(path, error) from None
-
-
-def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise _not_readable(path, error) from None
-
-
-def _read_state(folder: Path) -> dict[str, Any]:
-    try:
-        state = json.loads((folder / STATE).read_text())
-    except (OSError, ValueError) as error:
-        raise StorageError(f"[storage] the checkpoint has no readable state.json: {folder}; {error}") from None
-    if state.get("format") != FORMAT:
-        raise StorageError(f"[storage] the checkpoint is of an unknown format: {folder}; it needs another ZeroShard")
-    return state
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold: a scheduler's state may name functions, which it makes again itself."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items() if not callable(item)}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value if not callable(item)]
-    if isinstance(value, torch.Tensor):
-        return value.item() if value.numel() == 1 else value.tolist()
-    return value
-
-
-def _refuse_object(value: Any) -> Any:
-    raise ConfigError(
-        f"[checkpoint] client_state has something that JSON cannot hold: {type(value).__name__}; "
-        "keep numbers, texts, lists and dictionaries there"
-    )
+def _refuse_load_function(function: Any) -> None:
+    if function is not None:
+        raise ConfigError(
+            f"[checkpoint] load_checkpoint calls nobody else's function: custom_load_fn={function!r}; load without it, "
+            "then write what differs inside `with zeroshard.full_params(model, modifier_rank=0):`"
+        )

@@ -1,17 +1,20 @@
 """Process groups: torch's default one, and those that an engine talks through."""
 import atexit
 import datetime
+import logging
 import os
-import socket
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from zeroshard import _C
+from zeroshard.launch_variables import meet, rank_here, ranks_here, take_launch
 
 # One for gathers, one for reductions and one for the engine's own words: the order of messages in a
 # group is one.
 GROUPS_PER_ENGINE = 3
+logger = logging.getLogger("zeroshard")
 DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
 
 _idle_groups: list[list] = []  # of engines that are gone; making groups is collective and not free
@@ -31,30 +34,6 @@ def is_initialized() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def _launch_alone() -> None:
-    """A script that no launcher has started is a world of one rank."""
-    if "RANK" in os.environ:
-        return
-    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", str(_free_port()))
-
-
-def _take_mpi_launch() -> None:
-    """mpirun says the same things in other words."""
-    if "RANK" in os.environ or "OMPI_COMM_WORLD_RANK" not in os.environ:
-        return
-    os.environ["RANK"] = os.environ["OMPI_COMM_WORLD_RANK"]
-    os.environ["WORLD_SIZE"] = os.environ["OMPI_COMM_WORLD_SIZE"]
-    os.environ["LOCAL_RANK"] = os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]
-
-
 def init_distributed(
     dist_backend: str | None = None,
     auto_mpi_discovery: bool = True,
@@ -70,22 +49,29 @@ def init_distributed(
     """Makes torch's default process group where there is none: of NCCL for GPUs, else of gloo."""
     if is_initialized() or dist_init_required is False:
         return
-    if auto_mpi_discovery:
-        _take_mpi_launch()
-    if init_method is None:
-        _launch_alone()
-        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-        os.environ.setdefault("MASTER_PORT", str(distributed_port))
+    options = {"rank": rank, "world_size": world_size} if rank >= 0 else {}
+    if init_method is None and options:
+        meet(world_size, distributed_port)
+    elif init_method is None:
+        take_launch(auto_mpi_discovery, distributed_port)
+    _make_default_group(dist_backend, init_method=init_method, timeout=timeout or DEFAULT_TIMEOUT, **options)
+
+
+def _make_default_group(backend: str | None, **options: Any) -> None:
     device = local_device()
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    options = {"rank": rank, "world_size": world_size} if rank >= 0 else {}
-    dist.init_process_group(
-        dist_backend or ("nccl" if device.type == "cuda" else "gloo"),
-        timeout=timeout or DEFAULT_TIMEOUT,
-        init_method=init_method,
-        **options,
-    )
+    dist.init_process_group(_backend(backend, device), **options)
+
+
+def _backend(asked: str | None, device: torch.device) -> str:
+    """NCCL refuses two ranks on one GPU; gloo, which copies through the host, does not."""
+    if device.type != "cuda":
+        return asked or "gloo"
+    if local_ranks() > torch.cuda.device_count() and "nccl" in (asked or "nccl"):
+        logger.warning("%d ranks share %d GPU(s) of this host, which NCCL cannot: gloo is used", local_ranks(), torch.cuda.device_count())
+        return "gloo"
+    return asked or "nccl"
 
 
 def local_device() -> torch.device:
@@ -97,7 +83,7 @@ def local_device() -> torch.device:
     )
     if wants_cpu or not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    return torch.device("cuda", local_rank() % torch.cuda.device_count())
 
 
 def world_size() -> int:
@@ -108,8 +94,14 @@ def rank() -> int:
     return dist.get_rank() if is_initialized() else 0
 
 
+def local_rank() -> int:
+    """Among the ranks of this host. Who has made the process group without a launcher need not have said it."""
+    said = rank_here()
+    return rank() % local_ranks() if said is None else said
+
+
 def local_ranks() -> int:
-    return int(os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("LOCAL_SIZE", str(world_size()))))
+    return ranks_here(world_size()) or world_size()
 
 
 class EngineGroups:

@@ -1,8 +1,5 @@
 """The engine: a module that computes as the user's does, and trains it sharded."""
-import itertools
 import logging
-import os
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,29 +11,23 @@ from zeroshard import _C, distributed
 from zeroshard.checkpoint import CheckpointCalls
 from zeroshard.data import RankLoader
 from zeroshard.engine_facts import EngineFacts
-from zeroshard.errors import ConfigError, StateError
-from zeroshard.gather import EngineHome
+from zeroshard.engine_registry import EngineKeeper, destroy_engine_of, drop_all_engines, engine_of, engines
+from zeroshard.engine_setup import EngineSetup
+from zeroshard.errors import StateError
 from zeroshard.hooks import ModelHooks
-from zeroshard.optimizer import ShardSteps, ZeroOptimizer, kernel_of
-from zeroshard.parameter_groups import group_of_parameter
+from zeroshard.map_tensors import map_tensors
+from zeroshard.optimizer import ShardSteps, ZeroOptimizer
 from zeroshard.read_config import EngineConfig
-from zeroshard.sharded_parameter import ShardHome, make_plain, make_sharded
+from zeroshard.released_state import refuse_released_state_dict
+from zeroshard.sharded_parameter import ShardHome, make_sharded
 from zeroshard.step_report import StepReport
-from zeroshard.units import Unit, find_units
+from zeroshard.units import find_units
 
+__all__ = ["Engine", "destroy_engine_of", "drop_all_engines", "engine_of"]
 logger = logging.getLogger("zeroshard")
-_engines: "weakref.WeakValueDictionary[int, Engine]" = weakref.WeakValueDictionary()  # by module
 
 
-def engine_of(parameter: nn.Parameter) -> "Engine | None":
-    """The engine that has this parameter, if any."""
-    for engine in list(_engines.values()):
-        if any(each is parameter for each in engine.module.parameters()):
-            return engine
-    return None
-
-
-class Engine(EngineFacts, CheckpointCalls, nn.Module):
+class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
     """Made by zeroshard.initialize(). Unknown attributes are the module's."""
 
     def __init__(
@@ -47,7 +38,6 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         device: torch.device,
     ) -> None:
         super().__init__()
-        destroy_engine_of(module)
         self.module = module
         self.configuration = configuration
         self.config = configuration.values
@@ -66,7 +56,12 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         self._report = StepReport(configuration.parsed, device)
         self._choose_batch_sizes()
         self._build()
-        _engines[id(module)] = self
+        engines[id(module)] = self
+        for each in self._kept_by():
+            each.__dict__["_zs_keeper"] = EngineKeeper(self)
+
+    def _kept_by(self) -> list[nn.Module]:
+        return [self.module, *(unit.module for unit in self.units)]
 
     def _choose_batch_sizes(self) -> None:
         batch = self.configuration.parsed.batch
@@ -81,9 +76,12 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
 
     # --- making -----------------------------------------------------------------------------------
     def _build(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # the process group may be the user's
         self._freeze_what_is_not_trained()
         self.units = find_units(self.module)
-        self._refuse_other_models()
+        self.parameter_ids = frozenset(id(parameter) for unit in self.units for parameter in unit.parameters.values())
+        self._meet_other_ranks()
         comm, self._groups = distributed.make_communicator(self.device, self.configuration.parsed.timeout_seconds)
         self.core = _C.EngineCore(self.configuration.parsed, comm, self._core_settings())
         for index, unit in enumerate(self.units):
@@ -93,97 +91,13 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         if self._shard_steps is not None:
             self._shard_steps.take(self.core.master_segments())
         self._hooks = ModelHooks(self, self.units)
-        self.module.ds_external_parameters = lambda: iter(())
-
-    def _freeze_what_is_not_trained(self) -> None:
-        """What the optimizer has not been given is not trained. (An engine without one leaves all as it is.)"""
-        if self.basic_optimizer is None:
-            return
-        self._group_of_id = trained = group_of_parameter(self.module, self.basic_optimizer)
-        for parameter in self.module.parameters():
-            if parameter.requires_grad and id(parameter) not in trained:
-                parameter.requires_grad_(False)
-                self._frozen_here.append(parameter)
-        if self._frozen_here:
-            self.say(f"{len(self._frozen_here)} parameters are in no parameter group and stay as they are")
-
-    def _refuse_other_models(self) -> None:
-        """Ranks that have built different models would wait for each other; here all of them say so."""
-        if distributed.world_size() == 1:
-            return
-        mine = [f"stage {self.configuration.parsed.stage}, {self._accumulation} micro-steps"] + [
-            f"{unit.name}: {name} {tuple(getattr(p, 'ds_shape', p.shape))} {p.dtype} {'trained' if p.requires_grad else 'frozen'}"
-            for unit in self.units
-            for name, p in unit.parameters.items()
-        ]
-        everybody: list[Any] = [None] * distributed.world_size()
-        torch.distributed.all_gather_object(everybody, mine)
-        for rank, theirs in enumerate(everybody):
-            for one, other in itertools.zip_longest(everybody[0], theirs, fillvalue="nothing more"):
-                if one != other:
-                    raise ConfigError(
-                        f"[engine] the ranks have different models: rank 0 has ({one}), rank {rank} has ({other}); "
-                        "build the same model, with the same configuration, on every rank"
-                    )
-
-    def _core_settings(self) -> "_C.CoreSettings":
-        settings = _C.CoreSettings()
-        settings.device = str(self.device)
-        settings.threads = torch.get_num_threads()
-        cores_wanted = distributed.local_ranks() * (settings.threads + 1)
-        settings.runs_aside = self.device.type != "cpu" or len(os.sched_getaffinity(0)) >= cores_wanted
-        settings.parameters = sum(getattr(p, "ds_numel", p.numel()) for p in self.module.parameters())
-        settings.accumulation_steps = self._accumulation
-        # A model that was born sharded has its precision already; what was added since (PEFT's
-        # adapters, in fp32) keeps its own, as with DeepSpeed.
-        settings.keeps_dtypes = any(isinstance(getattr(p, "zs_home", None), ShardHome) for p in self.module.parameters())
-        if self.basic_optimizer is not None:
-            self._settle_optimizer(settings)
-        return settings
-
-    def _settle_optimizer(self, settings: "_C.CoreSettings") -> None:
-        kernel = kernel_of(self.basic_optimizer)
-        settings.parameter_groups = self.basic_optimizer.param_groups
-        settings.group_of = {
-            name: self._group_of_id[id(p)] for name, p in self.module.named_parameters() if id(p) in self._group_of_id
-        }
-        if kernel is not None:
-            settings.optimizer_kind = kernel
-            return
-        self._shard_steps = ShardSteps(self.basic_optimizer)
-        settings.update = self._shard_steps
-        self.say(f"{type(self.basic_optimizer).__name__} steps on flat shards, by its own code")
-
-    def _hand_over(self, index: int, unit: Unit) -> None:
-        """One unit at a time is here in full: rank 0's values, on the device."""
-        for parameter in unit.parameters.values():
-            if isinstance(getattr(parameter, "zs_home", None), ShardHome):
-                parameter.zs_home.gather(parameter)
-                continue
-            parameter.data = parameter.data.to(self.device)
-            if distributed.world_size() > 1:
-                values = parameter.data.contiguous()
-                torch.distributed.broadcast(values, src=0)
-                parameter.data.copy_(values)
-        home = EngineHome(self, index)
-        for parameter in unit.parameters.values():
-            if self.configuration.parsed.shards_parameters:
-                make_sharded(parameter, home)
-            else:
-                make_plain(parameter)
-        names, parameters = list(unit.parameters), list(unit.parameters.values())
-        self.core.add_unit(unit.name, names, parameters, not unit.is_root, self.basic_optimizer is None)
-
-    def _move_buffers(self) -> None:
-        for module in self.module.modules():
-            for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    module._buffers[name] = buffer.to(self.device)
+        refuse_released_state_dict(self)
+        self.module.ds_external_parameters = no_external_parameters
 
     # --- training ---------------------------------------------------------------------------------
     def forward(self, *args: Any, **keywords: Any) -> Any:
         if self.configuration.parsed.auto_cast:
-            args, keywords = _as_half(args), _as_half(keywords)
+            args, keywords = _as_half((args, keywords))
         with self._report.timed("forward"):
             return self.module(*args, **keywords)
 
@@ -261,17 +175,22 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         """Nothing: gradients never reach `.grad`, and a step takes them with it."""
 
     def deepspeed_io(
-        self, dataset: Any, batch_size: int | None = None, collate_fn: Callable | None = None, **options: Any
+        self,
+        dataset: Any,
+        batch_size: int | None = None,
+        route: str = "train",
+        pin_memory: bool = True,
+        data_sampler: Any = None,
+        collate_fn: Callable | None = None,
+        num_local_io_workers: int | None = None,
     ) -> RankLoader:
-        """A loader of this rank's part of the data, in micro-batches."""
+        """A loader of this rank's part of the data, in micro-batches. It pins no memory, and all routes are alike."""
         drop_last = self.configuration.parsed.drop_last
-        return RankLoader(
-            dataset, batch_size or self._micro_batch, collate_fn, drop_last, options.get("data_sampler"), options.get("num_local_io_workers") or 0
-        )
+        return RankLoader(dataset, batch_size or self._micro_batch, collate_fn, drop_last, data_sampler, num_local_io_workers or 0)
 
-    def compile(self, *args: Any, **keywords: Any) -> None:
+    def compile(self, backend: Any = "inductor", compile_kwargs: dict[str, Any] | None = None, **options: Any) -> None:
         """torch.compile of the module, in place."""
-        self.module.compile(*args, **keywords)
+        self.module.compile(backend=backend, **(compile_kwargs or {}), **options)
 
     # --- parameters -------------------------------------------------------------------------------
     def take_over_parameters(self, parameters: list[nn.Parameter], modifier_rank: int) -> None:
@@ -290,13 +209,16 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         kept = self._keep_shards() if self.configuration.parsed.shards_parameters else []
         self.core.close()  # it says so itself if somebody asks it for anything
         for parameter, home in kept:
-            parameter.zs_home = home
+            make_sharded(parameter, home)
             parameter.data = home.shard.new_empty(0)
         for parameter in self._frozen_here:
             parameter.requires_grad_(True)
         if self._groups is not None:
             self._groups.give_back()
-        _engines.pop(id(self.module), None)
+        engines.pop(id(self.module), None)
+        for each in self._kept_by():
+            each.__dict__.pop("_zs_keeper", None)
+        self.module.__dict__.pop("ds_external_parameters", None)
 
     def _keep_shards(self) -> list[tuple[nn.Parameter, ShardHome]]:
         """One unit at a time is here in full; of each parameter this rank's part stays."""
@@ -319,26 +241,10 @@ class Engine(EngineFacts, CheckpointCalls, nn.Module):
         return sorted(set(super().__dir__()) | set(dir(self.module)))
 
 
-def drop_all_engines() -> None:
-    """Without a word to other ranks: this one is about to end."""
-    for engine in list(_engines.values()):
-        engine._hooks.remove()
-        engine.core.close()
-        engine._groups = None
+def no_external_parameters() -> Iterator[Any]:
+    """DeepSpeed's clients ask each module for those; ours are found when they are read."""
+    return iter(())
 
 
-def destroy_engine_of(module: nn.Module) -> None:
-    """A module has one engine: that of an earlier initialize() gives it back first."""
-    earlier = _engines.get(id(module))
-    if earlier is not None and earlier.module is module:
-        earlier.destroy()
-
-
-def _as_half(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.half() if value.is_floating_point() else value
-    if isinstance(value, (list, tuple)):
-        return type(value)(_as_half(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _as_half(item) for key, item in value.items()}
-    return value
+def _as_half(values: Any) -> Any:
+    return map_tensors(values, lambda value: value.half() if value.is_floating_point() else value)

@@ -47,8 +47,7 @@ class EngineFacts:
         return self.configuration.parsed.dtype == "bf16"
 
     def get_data_types(self) -> tuple[torch.dtype, torch.dtype]:
-        dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(self.configuration.parsed.dtype, torch.float32)
-        return dtype, dtype
+        return self.configuration.torch_dtype, self.configuration.torch_dtype
 
     def dynamic_loss_scale(self) -> bool:
         return self.configuration.parsed.dynamic_loss_scale
@@ -91,20 +90,23 @@ class EngineFacts:
 
     @property
     def local_rank(self) -> int:
-        return self.device.index or 0
+        return distributed.local_rank()
 
     def set_train_batch_size(self, train_batch_size: int) -> None:
         """The micro-batch stays; the micro-steps of a step change."""
         per_micro_step = self._micro_batch * distributed.world_size()
-        if train_batch_size % per_micro_step != 0:
+        if train_batch_size < 1 or train_batch_size % per_micro_step != 0:
             raise ConfigError(
                 f"[config] train_batch_size is no multiple of micro-batch x ranks: {train_batch_size}; "
                 f"give a multiple of {per_micro_step}"
             )
-        self._train_batch = train_batch_size
-        self._accumulation = train_batch_size // per_micro_step
-        self.core.set_accumulation_steps(self._accumulation)
+        accumulation = train_batch_size // per_micro_step
+        self.core.set_accumulation_steps(accumulation)  # it may refuse; then nothing has changed
+        self._train_batch, self._accumulation = train_batch_size, accumulation
 
     def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
+        """The micro-steps of a step stay; the batch changes."""
+        if micro_batch_size < 1:
+            raise ConfigError(f"[config] no micro-batch size: {micro_batch_size}; give 1 or more")
         self._micro_batch = micro_batch_size
         self._train_batch = micro_batch_size * self._accumulation * distributed.world_size()

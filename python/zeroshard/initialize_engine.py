@@ -9,13 +9,11 @@ from zeroshard import distributed
 from zeroshard.data import RankLoader
 from zeroshard.engine import Engine, destroy_engine_of
 from zeroshard.errors import ConfigError
-from zeroshard.optimizer import HyperParameters, ZeroOptimizer
-from zeroshard.parameter_groups import groups_of, make_optimizer, refuse_untrainable
+from zeroshard.optimizer import ZeroOptimizer
+from zeroshard.parameter_groups import listed, make_optimizer
 from zeroshard.read_config import EngineConfig
 from zeroshard.schedules import schedule_from_config
 from zeroshard.sharded_init import suspended
-
-DEFAULT_ADAM = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
 
 
 def initialize(
@@ -37,7 +35,9 @@ def initialize(
 
     `config` is a path to a ds_config.json or a dictionary. `optimizer` is a torch optimizer or a
     function that makes one; without it the configuration's is used on `model_parameters` (default:
-    all of the model's). `lr_scheduler` is a scheduler, or a function of the optimizer that makes one.
+    all of the model's), and Adam where it names none. Without an optimizer and without
+    `model_parameters`, or with an empty list of them, the engine evaluates only. `lr_scheduler` is a
+    scheduler, or a function of the optimizer that makes one.
     """
     if model is None:
         raise ConfigError("[engine] no model was given; pass model=")
@@ -46,9 +46,7 @@ def initialize(
     distributed.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
     with suspended():
         configuration = EngineConfig(given, distributed.world_size())
-        optimizer = make_optimizer(configuration, model, optimizer, model_parameters)
-        if optimizer is None and model_parameters is not None and any(True for _ in model.parameters()):
-            optimizer = _default_optimizer(configuration, model, model_parameters)
+        optimizer = make_optimizer(configuration, model, optimizer, listed(model_parameters))
         if optimizer is not None:
             configuration.refuse_auto()
         engine = Engine(model, configuration, optimizer, distributed.local_device())
@@ -66,20 +64,6 @@ def _one_config(args: Any, config: Any, config_params: Any) -> Any:
     if len(given) > 1 and any(each is not given[0] for each in given[1:]):
         raise ConfigError("[config] several configurations were given; pass one of config=, config_params=, --deepspeed_config")
     return given[0]
-
-
-def _default_optimizer(configuration: EngineConfig, model: nn.Module, model_parameters: Any) -> torch.optim.Optimizer | None:
-    """Parameters to train and nobody who says how: Adam, which everybody knows."""
-    groups = groups_of(model, model_parameters)
-    if not any(group["params"] for group in groups):
-        refuse_untrainable(model)
-        return None
-    made = HyperParameters(groups, "adam", DEFAULT_ADAM)
-    if distributed.rank() == 0:
-        import logging
-
-        logging.getLogger("zeroshard").warning("no optimizer in the configuration: Adam with learning rate 0.001")
-    return made
 
 
 def _make_scheduler(engine: Engine, given: Any) -> Any:

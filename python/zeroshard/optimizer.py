@@ -7,8 +7,11 @@ from torch import nn
 
 from zeroshard.errors import ConfigError, StateError
 
-# Each element's update depends on other elements: on a shard they would compute something else.
-NOT_ELEMENT_WISE = ("Adafactor", "LAMB", "Lamb", "Muon", "LBFGS", "Shampoo", "SOAP", "LARS", "GaloreAdamW")
+# Each element's update depends on other elements: on a shard they would compute something else. In
+# lower case, because libraries spell one name in several ways.
+NOT_ELEMENT_WISE = frozenset(
+    "adafactor apolloadamw galoreadafactor galoreadamw galoreadamw8bit lamb lars lbfgs muon shampoo soap stableadamw".split()
+)
 
 
 class HyperParameters(torch.optim.Optimizer):
@@ -63,7 +66,7 @@ def refuse_unfit(optimizer: torch.optim.Optimizer) -> None:
             f"[engine] not an optimizer: {type(optimizer).__name__}; give a torch.optim.Optimizer, or a function that makes one"
         )
     for kind in type(optimizer).__mro__:
-        if kind.__name__ in NOT_ELEMENT_WISE:
+        if kind.__name__.lower() in NOT_ELEMENT_WISE:
             raise ConfigError(
                 f"[engine] {kind.__name__} does not update each element by itself, which sharding needs; "
                 "use AdamW, Adam, SGD, Lion or Adagrad"

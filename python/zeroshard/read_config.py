@@ -1,8 +1,11 @@
 """A ds_config.json, or a dictionary of its shape, as the engine takes it."""
 import json
 import math
+import numbers
 import os
 from typing import Any
+
+import torch
 
 from zeroshard import _C
 from zeroshard.errors import ConfigError
@@ -10,6 +13,13 @@ from zeroshard.errors import ConfigError
 # Inside this section an "auto" that nobody has filled in means the default; anywhere else a run
 # would depend on it.
 DEFAULTED_WHERE_AUTO = "zero_optimization."
+# What TRL writes at the top for an engine that evaluates. Nobody reads it, DeepSpeed neither.
+TRL_KEYS = frozenset(
+    f"zero_optimization.{name}"
+    for name in ("reduce_bucket_size", "stage3_param_persistence_threshold", "stage3_prefetch_bucket_size")
+)
+NEVER_WHERE_INFINITE = "steps_per_print"  # accelerate says it so; JSON has no infinity, and null means never too
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class EngineConfig:
@@ -18,6 +28,11 @@ class EngineConfig:
     def __init__(self, given: str | os.PathLike | dict[str, Any], world_size: int) -> None:
         text, self.source, self.values = _text_of(given)
         self.parsed = _C.Config.read(text, self.source, world_size)
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """Of the parameters."""
+        return DTYPES[self.parsed.dtype]
 
     def section(self, name: str) -> dict[str, Any]:
         return self.values.get(name) or {}
@@ -37,7 +52,8 @@ class EngineConfig:
 
 def _text_of(given: str | os.PathLike | dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     if isinstance(given, dict):
-        return json.dumps(_plain(_without_foreign_keys(given))), "config", given
+        kept = {key: value for key, value in given.items() if key not in TRL_KEYS}
+        return json.dumps(plain(kept)), "config", given
     if not isinstance(given, (str, os.PathLike)):
         raise ConfigError(f"[config] a configuration is a path or a dictionary: {type(given).__name__}; give one of these")
     path = os.fspath(given)
@@ -49,19 +65,24 @@ def _text_of(given: str | os.PathLike | dict[str, Any]) -> tuple[str, str, dict[
     return text, path, _C.parse_config(text, path)
 
 
-def _without_foreign_keys(values: dict[str, Any]) -> dict[str, Any]:
-    """TRL adds keys with dots in them at the top, which nobody reads."""
-    return {key: value for key, value in values.items() if "." not in str(key)}
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no infinity, which accelerate writes for `steps_per_print`: it means never, as null does."""
+def plain(value: Any, key: str = "") -> Any:
+    """What JSON can say, of whatever Python has: numpy's numbers, tuples, enums. `key` is where it stands."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(name): plain(item, f"{key}.{name}" if key else str(name)) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, (bool, int, float, str)):
+        return [plain(item, key) for item in value]
+    if hasattr(value, "tolist"):  # of numpy and torch
+        return plain(value.tolist(), key)
+    if value is None or isinstance(value, (bool, str)):
         return value
-    return str(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return _finite(float(value), key) if isinstance(value, numbers.Real) else str(value)
+
+
+def _finite(value: float, key: str) -> float | None:
+    if math.isfinite(value):
+        return value
+    if key == NEVER_WHERE_INFINITE and value > 0:
+        return None
+    raise ConfigError(f"[config] {key} is not finite: {value}; write a number")

@@ -1,5 +1,6 @@
 """Models that no rank ever holds: inside `with Init(...)` parameters are sharded as modules are made."""
 import functools
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -7,10 +8,16 @@ import torch
 from torch import nn
 
 from zeroshard import distributed
+from zeroshard.errors import ConfigError
 from zeroshard.gather import GatheredParameters
+from zeroshard.read_config import EngineConfig
 from zeroshard.sharded_parameter import ShardedParameter, shard_alone
 
-_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+# Of DeepSpeed's arguments: those that are about memory on the host, and those that name ranks.
+_OFFLOAD = ("remote_device", "pin_memory", "param_swapper")
+_GROUPS = ("data_parallel_group", "zero_param_parallel_group", "sequence_data_parallel_group")
+_QUANTIZES = ("zero_quantized_weights", "zero_quantized_nontrainable_weights")
+logger = logging.getLogger("zeroshard")
 _open_scopes: list["Init"] = []
 
 
@@ -21,12 +28,31 @@ def _enabled(section: Any) -> bool:
 def dtype_of_config(config: Any) -> torch.dtype:
     """Of a configuration whose other values may still be "auto"."""
     if not isinstance(config, dict):
-        from zeroshard.read_config import EngineConfig
-
-        return _DTYPES[EngineConfig(config, distributed.world_size()).parsed.dtype]
+        return EngineConfig(config, distributed.world_size()).torch_dtype
     if _enabled(config.get("bf16")) or _enabled(config.get("bfloat16")):
         return torch.bfloat16
     return torch.float16 if _enabled(config.get("fp16")) else torch.float32
+
+
+def _is_everybody(group: Any) -> bool:
+    return group is None or torch.distributed.get_world_size(group) == distributed.world_size()
+
+
+def _refuse_what_changes_results(given: dict[str, Any]) -> None:
+    mpu = given["mpu"]
+    groups = {name: given[name] for name in _GROUPS} | {"mpu": mpu and mpu.get_data_parallel_group()}
+    part = [name for name, group in groups.items() if not _is_everybody(group)]
+    if part:
+        raise ConfigError(f"[engine] Init shards over all ranks, and a group is not all of them: {part[0]}; leave it out")
+    quantizes = [name for name in _QUANTIZES if given[name]]
+    if quantizes:
+        raise ConfigError(f"[engine] weights are not quantized here: {quantizes[0]}; leave it out, or train in bf16")
+
+
+def _warn_of_offload(given: dict[str, Any]) -> None:
+    asked = [name for name in _OFFLOAD if given[name] and given[name] != "none"]
+    if asked and distributed.rank() == 0:
+        logger.warning("Init: %s without effect; parameters stay on the device, same results", ", ".join(asked))
 
 
 def _subclasses(kind: type) -> list[type]:
@@ -46,25 +72,37 @@ class Init:
     def __init__(
         self,
         module: nn.Module | None = None,
+        data_parallel_group: Any = None,
+        mem_efficient_linear: bool = True,  # of how a linear layer saves memory: not needed here
+        remote_device: str | None = None,
+        pin_memory: bool = False,
         config_dict_or_path: Any = None,
         config: Any = None,
         enabled: bool = True,
         dtype: torch.dtype | None = None,
-        remote_device: str | None = None,
-        **unused: Any,
+        mpu: Any = None,
+        zero_param_parallel_group: Any = None,
+        zero_quantized_weights: bool = False,
+        zero_quantized_nontrainable_weights: bool = False,
+        sequence_data_parallel_group: Any = None,
+        param_swapper: Any = None,
+        tensor_overrides: Any = None,  # which of torch's functions are patched: none of them here
     ) -> None:
         self.enabled = enabled
         if not enabled:
             return
         distributed.init_distributed()
-        given = config_dict_or_path if config_dict_or_path is not None else config
-        self.dtype = dtype or (dtype_of_config(given) if given is not None else None)
+        _refuse_what_changes_results(locals())
+        _warn_of_offload(locals())
+        self._open(config if config_dict_or_path is None else config_dict_or_path, dtype)
+        for each in module.modules() if module is not None else ():
+            self.shard(each)
+
+    def _open(self, config: Any, dtype: torch.dtype | None) -> None:
+        self.dtype = dtype or (dtype_of_config(config) if config is not None else None)
         self.device = distributed.local_device()
         self._originals: list[tuple[type, Callable]] = []
         self._depth: dict[int, int] = {}
-        if module is not None:
-            for each in module.modules():
-                self.shard(each)
 
     def __enter__(self) -> "Init":
         if self.enabled and not _open_scopes:

@@ -48,6 +48,10 @@ class ShardedParameter(nn.Parameter):
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: int) -> Any:
+        if self.numel() != self.ds_numel:
+            from zeroshard.released_state import refusal
+
+            raise refusal(f"one of shape {tuple(self.ds_shape)}")
         return nn.Parameter(self.data, self.requires_grad).__reduce_ex__(protocol)
 
     def item(self) -> Any:
@@ -61,8 +65,9 @@ class ShardedParameter(nn.Parameter):
 
 def make_sharded(parameter: nn.Parameter, home: Any) -> ShardedParameter:
     """The same object, with the attributes that DeepSpeed's clients look for."""
-    if not isinstance(parameter, ShardedParameter):
-        parameter.__class__ = ShardedParameter
+    was_sharded = isinstance(parameter, ShardedParameter)
+    parameter.__class__ = ShardedParameter  # watched no more, if it was
+    if not was_sharded:
         parameter.ds_id = next(_next_id)
         parameter.ds_shape = parameter.shape
         parameter.ds_numel = parameter.numel()
@@ -89,7 +94,6 @@ class ShardHome:
         self.part_numel = -(-parameter.ds_numel // ranks)
         self.shard = values.new_zeros(self.part_numel)
         self._take(values, rank)
-        self.holds = 0
 
     def _take(self, values: torch.Tensor, rank: int) -> None:
         begin = min(rank * self.part_numel, values.numel())
@@ -103,7 +107,7 @@ class ShardHome:
         """Collective."""
         full = self.shard.new_empty(self.part_numel * distributed.world_size())
         if distributed.world_size() > 1:
-            dist.all_gather(list(full.view(-1, self.part_numel).unbind(0)), self.shard)
+            dist.all_gather(list(full.view(distributed.world_size(), self.part_numel).unbind(0)), self.shard)
         else:
             full.copy_(self.shard)
         parameter.data = full[: parameter.ds_numel].view(parameter.ds_shape)

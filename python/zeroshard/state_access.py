@@ -1,5 +1,9 @@
-"""Masters, moments and gradients of single parameters, whole or this rank's part of them."""
+"""Masters, moments and gradients of single parameters, whole or this rank's part of them.
+
+What is not there is None where it is asked for, and a StateError where it is written.
+"""
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,83 +13,205 @@ from torch import nn
 from zeroshard import distributed
 from zeroshard.engine import Engine, engine_of
 from zeroshard.errors import StateError
+from zeroshard.optimizer import kernel_of
 
-_MOMENTS = {"exp_avg": "moment_0", "exp_avg_sq": "moment_1", "momentum_buffer": "moment_0", "sum": "moment_0"}
+_ADAM = {"exp_avg": "moment_0", "exp_avg_sq": "moment_1"}
+# What clients call the moments of each of our kernels. Adagrad's has torch's name and DeepSpeed's.
+_MOMENTS = {
+    "adam": _ADAM,
+    "adam_l2": _ADAM,
+    "sgd": {"momentum_buffer": "moment_0"},
+    "lion": {"exp_avg": "moment_0"},
+    "adagrad": {"sum": "moment_0", "exp_avg_sq": "moment_0"},
+}
+
+Part = tuple[int, torch.Tensor]  # the first element's number in the parameter, and the engine's own memory
 
 
-def _place(parameter: nn.Parameter) -> tuple[Engine, int, int] | None:
-    """The engine, unit and number of a trained parameter; None for one that is not."""
+@dataclass(frozen=True)
+class _Place:
+    """A trained parameter in its engine."""
+
+    engine: Engine
+    unit: int
+    index: int
+    name: str
+    shape: torch.Size
+
+    def parts(self, which: str) -> list[Part]:
+        part = self.engine.core.local_state(self.unit, self.index, which)
+        return [] if part is None else [part]
+
+
+def _place(parameter: nn.Parameter) -> _Place | None:
+    """None for one that is not trained."""
     engine = engine_of(parameter)
     if engine is None or not parameter.requires_grad or engine.optimizer is None:
         return None
     for unit, found in enumerate(engine.units):
-        for index, each in enumerate(found.parameters.values()):
-            if each is parameter:
-                return engine, unit, index
+        for index, (name, each) in enumerate(found.parameters.items()):
+            if each is parameter and engine.core.has_state(unit, index, "master"):
+                return _Place(engine, unit, index, name, getattr(parameter, "ds_shape", parameter.shape))
     return None
 
 
-def _shape(parameter: nn.Parameter) -> torch.Size:
-    return getattr(parameter, "ds_shape", parameter.shape)
+def _place_to_write(parameter: nn.Parameter) -> _Place:
+    place = _place(parameter)
+    if place is None:
+        shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
+        raise StateError(f"[state] no engine trains this parameter: one of shape {shape}; write only what is trained")
+    return place
 
 
-def _moment(name: str) -> str:
-    if name not in _MOMENTS:
-        raise StateError(f"[state] no optimizer state of that name: {name}; there are {', '.join(_MOMENTS)}")
-    return _MOMENTS[name]
+class _Master:
+    """How each kind of state is found. `find` gives this rank's parts; None where no rank has any."""
+
+    in_parts_always = False
+
+    def find(self, place: _Place, together: bool) -> list[Part] | None:
+        return place.parts("master")
 
 
-def _read(parameter: nn.Parameter, which: str) -> torch.Tensor | None:
+class _Gradient:
+    in_parts_always = True  # read from the rank's span at every stage; other states are whole at stage 0
+
+    def find(self, place: _Place, together: bool) -> list[Part] | None:
+        place.engine.core.wait_for_gradients()
+        state = place.engine.core.gradient_state(place.unit)
+        if _most([state == "filling"], place, together)[0]:
+            raise StateError(
+                f"[state] the gradient is not reduced yet, each rank has its own: {place.name}; "
+                "ask after the backward of the step's last micro-step, before step()"
+            )
+        return place.parts("gradient") if state == "reduced" else None
+
+
+class _OptimizerState:
+    in_parts_always = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def find(self, place: _Place, together: bool) -> list[Part] | None:
+        if place.engine._shard_steps is not None:
+            return self._find_in_shards(place, together)
+        moments = _MOMENTS.get(kernel_of(place.engine.basic_optimizer) or "", {})
+        if self.name not in moments:
+            raise self._unknown(moments)
+        moment = moments[self.name]
+        return place.parts(moment) if place.engine.core.has_state(place.unit, place.index, moment) else None
+
+    def _find_in_shards(self, place: _Place, together: bool) -> list[Part] | None:
+        """Of an optimizer with code of its own. Its states are made in its first step, shard by shard."""
+        names = _element_wise_names(place.engine)
+        parts = _parts_in_shards(place, self.name)
+        found, known, some = _most([bool(parts), self.name in names, bool(names)], place, together)
+        if some and not known:
+            raise self._unknown(names)
+        if not together and not place.parts("master"):
+            return []  # it is all on other ranks
+        return parts if found else None
+
+    def _unknown(self, names: Any) -> StateError:
+        there = ", ".join(names) or "none on this rank"
+        return StateError(f"[state] no optimizer state of that name: {self.name}; there are {there}")
+
+
+def _most(flags: list[bool], place: _Place, together: bool) -> list[bool]:
+    """What any rank says, where all of them ask and each has its own part."""
+    if not together or distributed.world_size() == 1:
+        return flags
+    counts = torch.tensor(flags, dtype=torch.float32, device=place.engine.device)
+    dist.all_reduce(counts)
+    return [count > 0 for count in counts.tolist()]
+
+
+def _is_element_wise(value: Any, shard: nn.Parameter) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 0 and value.numel() == shard.numel()
+
+
+def _element_wise_names(engine: Engine) -> dict[str, None]:
+    states = engine._shard_steps.optimizer.state
+    shards = engine._shard_steps.shards
+    return {name: None for shard in shards for name, value in states.get(shard, {}).items() if _is_element_wise(value, shard)}
+
+
+def _parts_in_shards(place: _Place, name: str) -> list[Part]:
+    """Shards lie over the masters' memory, which says where a parameter's elements are in them."""
+    parts: list[Part] = []
+    for first, master in place.parts("master"):
+        begin, size = master.data_ptr(), master.element_size()
+        for shard in place.engine._shard_steps.shards:
+            at = shard.data_ptr()
+            low, high = max(begin, at), min(begin + master.nbytes, at + shard.nbytes)
+            value = place.engine._shard_steps.optimizer.state.get(shard, {}).get(name)
+            if low < high and _is_element_wise(value, shard):
+                parts.append((first + (low - begin) // size, value.view(-1)[(low - at) // size : (high - at) // size]))
+    return parts
+
+
+def _read(parameter: nn.Parameter, kind: Any) -> torch.Tensor | None:
     """Every rank brings its part and zeros; their sum is the whole. Collective."""
     place = _place(parameter)
-    if place is None:
+    parts = kind.find(place, True) if place is not None else None
+    if place is None or parts is None:
         return None
-    engine, unit, index = place
-    if which == "gradient":
-        engine.core.wait_for_gradients()
-    whole = torch.zeros(_shape(parameter).numel(), dtype=torch.float32, device=engine.device)
-    engine.core.read_state(unit, index, which, whole)
-    # Gradients are read from the rank's span at every stage; other states are whole at stage 0.
-    in_parts = which == "gradient" or engine.configuration.parsed.shards_optimizer
+    whole = torch.zeros(place.shape.numel(), dtype=torch.float32, device=place.engine.device)
+    for begin, part in parts:
+        whole[begin : begin + part.numel()].copy_(part)
+    in_parts = kind.in_parts_always or place.engine.configuration.parsed.shards_optimizer
     if distributed.world_size() > 1 and in_parts:
         dist.all_reduce(whole)
-    return whole.view(_shape(parameter))
+    return whole.view(place.shape)
 
 
-def _write(parameter: nn.Parameter, which: str, value: torch.Tensor) -> None:
-    place = _place(parameter)
-    if place is None:
-        return
-    engine, unit, index = place
-    engine.core.write_state(unit, index, which, value.detach().to(engine.device, torch.float32).reshape(-1))
-    if which == "master":
-        engine.core.adopt_masters()
+def _parts_to_write(place: _Place, kind: Any, together: bool) -> list[Part]:
+    parts = kind.find(place, together)
+    if parts is None:
+        raise StateError(
+            f"[state] there is nothing to write into: {place.name}; gradients are there between backward and step(), "
+            "moments where the optimizer keeps them, those of an optimizer that is not ours after its first step"
+        )
+    return parts
+
+
+def _write(parameter: nn.Parameter, kind: Any, value: torch.Tensor) -> None:
+    """Collective."""
+    place = _place_to_write(parameter)
+    parts = _parts_to_write(place, kind, True)
+    if value.numel() != place.shape.numel():
+        raise StateError(f"[state] a value of another size: {tuple(value.shape)} for {place.name}; it has {tuple(place.shape)}")
+    flat = value.detach().to(place.engine.device).reshape(-1)
+    for begin, part in parts:
+        part.copy_(flat[begin : begin + part.numel()])
+    if isinstance(kind, _Master):
+        place.engine.core.adopt_masters()
 
 
 def safe_get_full_fp32_param(param: nn.Parameter) -> torch.Tensor | None:
     """The master, whole. Collective, as all that say `full`."""
-    return _read(param, "master")
+    return _read(param, _Master())
 
 
 def safe_set_full_fp32_param(param: nn.Parameter, value: torch.Tensor) -> None:
-    _write(param, "master", value)
+    _write(param, _Master(), value)
 
 
 def safe_get_full_grad(param: nn.Parameter) -> torch.Tensor | None:
-    """The reduced gradient between backward and step, times the loss scale; None for a frozen one."""
-    return _read(param, "gradient")
+    """The reduced gradient between backward and step, times the loss scale; None for a frozen one, and where there is none."""
+    return _read(param, _Gradient())
 
 
 def safe_set_full_grad(param: nn.Parameter, value: torch.Tensor) -> None:
-    _write(param, "gradient", value)
+    _write(param, _Gradient(), value)
 
 
 def safe_get_full_optimizer_state(param: nn.Parameter, optim_state_key: str) -> torch.Tensor | None:
-    return _read(param, _moment(optim_state_key))
+    return _read(param, _OptimizerState(optim_state_key))
 
 
 def safe_set_full_optimizer_state(param: nn.Parameter, value: torch.Tensor, optim_state_key: str) -> None:
-    _write(param, _moment(optim_state_key), value)
+    _write(param, _OptimizerState(optim_state_key), value)
 
 
 def safe_update_full_grad_vectorized(
@@ -99,42 +225,45 @@ def safe_update_full_grad_vectorized(
             safe_set_full_grad(param, gradient if changed is None else changed)
 
 
-def _local(parameter: nn.Parameter, which: str) -> torch.Tensor | None:
+def _local(parameter: nn.Parameter, kind: Any) -> torch.Tensor | None:
     place = _place(parameter)
-    if place is None:
-        return None
-    engine, unit, index = place
-    if which == "gradient":
-        engine.core.wait_for_gradients()
-    return engine.core.local_state(unit, index, which)
+    parts = (kind.find(place, False) if place is not None else None) or []
+    found = [part for _, part in parts]
+    return torch.cat(found) if len(found) > 1 else next(iter(found), None)
 
 
 def safe_get_local_fp32_param(param: nn.Parameter) -> torch.Tensor | None:
-    """This rank's part, without communication, as all that say `local`."""
-    return _local(param, "master")
+    """This rank's part, without communication, as all that say `local`. None also where it has no part."""
+    return _local(param, _Master())
 
 
 def safe_get_local_grad(param: nn.Parameter) -> torch.Tensor | None:
-    return _local(param, "gradient")
+    return _local(param, _Gradient())
 
 
 def safe_get_local_optimizer_state(param: nn.Parameter, optim_state_key: str) -> torch.Tensor | None:
-    return _local(param, _moment(optim_state_key))
+    return _local(param, _OptimizerState(optim_state_key))
 
 
-def _set_local(parameter: nn.Parameter, which: str, value: torch.Tensor) -> None:
-    part = _local(parameter, which)
-    if part is not None:
-        part.copy_(value.reshape(-1))
+def _set_local(parameter: nn.Parameter, kind: Any, value: torch.Tensor) -> None:
+    place = _place_to_write(parameter)
+    parts = [part for _, part in _parts_to_write(place, kind, False)]
+    if not parts:
+        return  # it is all on other ranks
+    numel = sum(part.numel() for part in parts)
+    if value.numel() != numel:
+        raise StateError(f"[state] a value of another size: {value.numel()} for {place.name}; this rank's part has {numel}")
+    for part, values in zip(parts, value.detach().reshape(-1).split([part.numel() for part in parts])):
+        part.copy_(values)
 
 
 def safe_set_local_fp32_param(param: nn.Parameter, value: torch.Tensor) -> None:
-    _set_local(param, "master", value)
+    _set_local(param, _Master(), value)
 
 
 def safe_set_local_grad(param: nn.Parameter, value: torch.Tensor) -> None:
-    _set_local(param, "gradient", value)
+    _set_local(param, _Gradient(), value)
 
 
 def safe_set_local_optimizer_state(param: nn.Parameter, value: torch.Tensor, optim_state_key: str) -> None:
-    _set_local(param, _moment(optim_state_key), value)
+    _set_local(param, _OptimizerState(optim_state_key), value)

@@ -8,6 +8,8 @@ import torch
 
 from zeroshard import _C, distributed
 
+STEPS_PER_TIMES = 10  # where times are wanted and it is not said how often
+
 
 class StepReport:
     """Rank 0 writes; every rank times itself where times are wanted."""
@@ -15,7 +17,7 @@ class StepReport:
     def __init__(self, config: "_C.Config", device: torch.device) -> None:
         self.monitor = _C.Monitor(config) if distributed.rank() == 0 else None
         self.clock = _C.WallClock() if config.wall_clock_breakdown else None
-        self.steps_per_print = config.steps_per_print
+        self.steps_per_print = config.steps_per_print or (STEPS_PER_TIMES if self.clock is not None else None)
         self.scales_loss = config.dtype == "fp16"
         self._device = device
         self._losses: list[torch.Tensor] = []
@@ -43,7 +45,7 @@ class StepReport:
 
     def note_loss(self, loss: torch.Tensor) -> None:
         if self._writes:
-            self._losses.append(loss.detach())
+            self._losses.append(loss.detach().reshape(()))
 
     def end_step(self, engine: Any) -> None:
         if self._writes:

@@ -32,9 +32,9 @@ class Environment {
   std::vector<std::unique_ptr<EnvScope>> scopes_;
 };
 
-Launch launch_with(const std::map<std::string, std::string>& variables) {
+Launch launch_with(const std::map<std::string, std::string>& variables, bool meets_by_mpi = true) {
   const Environment environment(variables);
-  return read_launch();
+  return read_launch(meets_by_mpi);
 }
 
 std::string refusal_of(const std::map<std::string, std::string>& variables) {
@@ -84,6 +84,7 @@ TEST(Launch, SrunWithoutPmixIsRefused) {
   tasks.erase("PMIX_RANK");
   EXPECT_NE(refusal_of(tasks).find("4 tasks, no PMIX_RANK; start them with srun --mpi=pmix"),
             std::string::npos);
+  EXPECT_EQ(launch_with(tasks, /*meets_by_mpi=*/false), (Launch{Launcher::srun, 3, 4, 1}));
   tasks["SLURM_STEP_NUM_TASKS"] = "1";
   tasks["SLURM_PROCID"] = "0";
   EXPECT_EQ(launch_with(tasks).world_size, 1);

@@ -62,6 +62,8 @@ CASES = {
     "ctrl_c": (3, None, 5, others(3, None, ["ready"])),
     "a_killed_launcher": (3, None, 5, others(3, None, ["ready"])),
 }
+# The rank that hears of it first ends, and mpirun then ends the others, now and then before they have spoken.
+ONE_SPEAKS = {"a_late_third"}
 RESTING_MS, WAITING_MS = 50, 500
 CTRL_C_SECONDS = 2
 SIGNALS = {"ctrl_c": signal.SIGINT, "a_killed_launcher": signal.SIGKILL}
@@ -120,9 +122,12 @@ def complaints(case, output, code, seconds, after_signal, left):
         yield f"processes left behind: {left}"
     if case in SIGNALS and after_signal > CTRL_C_SECONDS:
         yield f"ended {after_signal:.1f} s after the signal, at most {CTRL_C_SECONDS} s"
+    heard = [rank for rank in range(world) if said_by(output, rank)]
     for rank in range(world):
         said = ["".join(parts) for parts in said_by(output, rank)]
         patterns = expected.get(rank, [])
+        if case in ONE_SPEAKS and heard and not said:
+            continue
         if len(said) != len(patterns):
             yield f"rank {rank} said {len(said)} lines, expected {len(patterns)}"
         for pattern in patterns:

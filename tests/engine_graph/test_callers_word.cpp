@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine_graph/graph_run.h"
+#include "zeroshard/base/error.h"
 
 namespace zeroshard::test {
 namespace {
@@ -55,6 +56,18 @@ torch::Tensor said_by_caller(GraphNet& net, Engine& engine, int step, int rank) 
   return loss;
 }
 
+// Only after both backwards the caller says that the step ends: nothing was reduced by then.
+torch::Tensor said_late(GraphNet& net, Engine& engine, int step, int rank) {
+  Core& core = engine.core();
+  core.set_boundary(false);
+  core.backward(net.loss(step, rank));
+  torch::Tensor loss = net.loss(step + 100, rank);
+  core.backward(loss);
+  core.set_boundary(true);
+  EXPECT_TRUE(engine.step().boundary);
+  return loss;
+}
+
 // The loss is a part of the step's already, as HuggingFace's Trainer has it.
 torch::Tensor averaged_by_caller(GraphNet& net, Engine& engine, int step, int rank) {
   Core& core = engine.core();
@@ -72,7 +85,22 @@ TEST(Boundary, SaidByTheCallerIsTheCountedOne) {
     EXPECT_EQ(difference(expected, train_graph(run_of(said_by_caller), in_two_parts(stage))), "");
     EXPECT_EQ(difference(expected, train_graph(run_of(averaged_by_caller), in_two_parts(stage))),
               "");
+    EXPECT_EQ(difference(expected, train_graph(run_of(said_late), in_two_parts(stage))), "");
   }
+}
+
+TEST(Boundary, DoesNotChangeItsDistanceWithinAStep) {
+  const auto changes = [](GraphNet& net, Engine& engine, int step, int rank) {
+    const torch::Tensor loss = net.loss(step, rank);
+    engine.backward(loss);
+    engine.step();
+    EXPECT_THROW(engine.core().set_accumulation_steps(3), StateError);
+    engine.backward(net.loss(step + 100, rank));
+    engine.step();
+    EXPECT_THROW(engine.core().set_accumulation_steps(0), ConfigError);
+    return loss;
+  };
+  train_graph(run_of(changes), in_two_parts(2));
 }
 
 TEST(Boundary, MayChangeItsDistance) {

@@ -170,10 +170,10 @@ _join.store = None
 def _forget_engines():
     """Those that the test has not destroyed go without a word to other ranks. True: there were some."""
     import gc
-    from zeroshard import engine
-    left = len(engine._engines) > 0
-    engine.drop_all_engines()
-    engine._engines.clear()
+    from zeroshard import engine_registry
+    left = len(engine_registry.engines) > 0
+    engine_registry.drop_all_engines()
+    engine_registry.engines.clear()
     gc.collect()
     return left
 

@@ -117,7 +117,7 @@ def test_missing_things_are_named(checkpoint, tmp_path, capsys):
         zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(checkpoint)
 
 
-def test_reads_zeroshard_s_own(tmp_path):
+def test_reads_zeroshard_s_own(tmp_path, caplog):
     from safetensors.torch import save_file
 
     folder = tmp_path / "global_step1"
@@ -126,8 +126,39 @@ def test_reads_zeroshard_s_own(tmp_path):
     (folder / "state.json").write_text("{}")
     found = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(tmp_path, "global_step1")
     assert found["a"].dtype is torch.float32 and found["a"].tolist() == [1, 1]
+    assert "lacks its masters: the weights are the 16-bit ones, widened" in caplog.text
     with pytest.raises(ValueError, match="does not say which parameters were frozen"):
         zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(tmp_path, "global_step1", exclude_frozen_parameters=True)
+
+
+def saved_in_bf16(folder, stage):
+    from engine_models import made, settings, start, train
+    from zeroshard.state_access import safe_get_full_fp32_param
+
+    engine = start(made(tied=True, frozen=("blocks.0",)), settings(stage, bf16={"enabled": True}))
+    train(engine, 3)
+    masters = {name: safe_get_full_fp32_param(parameter) for name, parameter in engine.module.named_parameters()}
+    engine.save_checkpoint(folder)
+    engine.destroy()
+    return masters
+
+
+@pytest.mark.parametrize("stage", [0, 1, 3])
+def test_masters_of_zeroshard_s_own(tmp_path, stage, caplog):
+    """A master has what its 16-bit weight has lost."""
+    from engine_ranks import on_ranks
+
+    masters = on_ranks(2, saved_in_bf16, str(tmp_path), stage)[0]
+    found = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(tmp_path)
+    trained = {name: master for name, master in masters.items() if master is not None}
+    assert set(found) == {*masters, "offset"} and all(torch.equal(found[name], master) for name, master in trained.items())
+    assert any(not torch.equal(master, master.bfloat16().float()) for master in trained.values()) and not caplog.text
+    without = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(tmp_path, exclude_frozen_parameters=True)
+    assert set(without) == {*trained, "offset"}
+    (tmp_path / "global_step3/rank_0.safetensors").unlink()
+    rounded = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(tmp_path)
+    assert all(torch.equal(rounded[name], master.bfloat16().float()) for name, master in trained.items())
+    assert caplog.text.count("lacks its masters") == 1
 
 
 def test_files_cannot_run_anything(checkpoint):

@@ -219,7 +219,7 @@ def left_alone():
         train(engine, 1)
         del engine
         gc.collect()
-    assert not zeroshard.engine._engines
+    assert not zeroshard.engine_registry.engines
 
 
 PAIRS = [(3, 3), (3, 2), (0, 3), (2, 1)]

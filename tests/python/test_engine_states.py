@@ -1,9 +1,12 @@
 """Masters, moments and gradients of single parameters; the bytes that an engine holds."""
+import functools
+
 import pytest
 import torch
-from engine_models import Net, full_weights, made, next_token_loss, settings, start, tokens_of, train
+import zeroshard
+from engine_models import Net, full_weights, made, next_token_loss, settings, start, tokens_of, train, train_plainly
 from engine_ranks import on_ranks
-from torch import nn
+from torch import nn, optim
 from zeroshard import distributed
 from zeroshard.state_access import (safe_get_full_fp32_param, safe_get_full_grad, safe_get_full_optimizer_state, safe_get_local_fp32_param,
                                     safe_get_local_grad, safe_get_local_optimizer_state, safe_set_full_fp32_param, safe_set_full_grad,
@@ -116,6 +119,96 @@ def test_gradients_that_are_written_are_stepped_with():
 def test_masters_and_moments(precision):
     for stage in range(4):
         on_ranks(3, masters_and_moments, stage, precision)
+
+
+def gradients_that_are_not_there(stage):
+    """None, not zeros: before a backward, after a step. Before the last micro-step stages 0 and 1 have each rank's own, and say so."""
+    engine = start(made(), settings(stage, 2))
+    parameter = engine.module.blocks[1].up.weight
+    value = torch.ones(getattr(parameter, "ds_shape", parameter.shape))
+    for step in range(2):
+        assert safe_get_full_grad(parameter) is None and safe_get_local_grad(parameter) is None
+        with pytest.raises(zeroshard.StateError, match=r"\[state\] there is nothing to write into: blocks.1.up.weight; gradients are there"):
+            safe_set_full_grad(parameter, value)
+        engine.backward(next_token_loss(engine, tokens_of(step, distributed.rank(), 0)))
+        for call in (safe_get_full_grad, safe_get_local_grad, lambda p: safe_set_full_grad(p, value)):
+            if stage < 2:
+                with pytest.raises(zeroshard.StateError, match=r"\[state\] the gradient is not reduced yet.*: blocks.1.up.weight; ask after"):
+                    call(parameter)
+        engine.step()
+        engine.backward(next_token_loss(engine, tokens_of(step, distributed.rank(), 1)))
+        assert safe_get_full_grad(parameter).abs().max() > 0
+        with pytest.raises(zeroshard.StateError, match=r"a value of another size: \(3,\) for blocks.1.up.weight"):
+            safe_set_full_grad(parameter, torch.ones(3))
+        engine.step()
+    engine.destroy()
+
+
+def test_gradients_that_are_not_there():
+    for stage in range(4):
+        on_ranks(2, gradients_that_are_not_there, stage)
+
+
+OPTIMIZERS = {"NAdam": (functools.partial(optim.NAdam, lr=0.01), ("exp_avg", "exp_avg_sq")),
+              "SGD": (functools.partial(optim.SGD, lr=0.1, momentum=0.9), ("momentum_buffer",)),
+              "Adagrad": (functools.partial(optim.Adagrad, lr=0.01), ("sum",))}
+
+
+def states_by_name(stage, kind, ranks):
+    """As torch's own optimizer has them, by its names; no other name is answered."""
+    make, names = OPTIMIZERS[kind]
+    plain = made()
+    reference = make(plain.parameters())
+    train_plainly(plain, 2, ranks, optimizer=reference)
+    model = made()
+    engine = start(model, settings(stage, optimizer=None), optimizer=make(model.parameters()))
+    parameter = model.blocks[1].up.weight
+    if kind == "NAdam":
+        assert safe_get_full_optimizer_state(parameter, "exp_avg") is None, "it makes them in its first step"
+    train(engine, 2)
+    wanted = dict(plain.named_parameters())
+    for name, each in model.named_parameters():
+        for key in names:
+            found = safe_get_full_optimizer_state(each, key)
+            assert torch.allclose(found, reference.state[wanted[name]][key], rtol=1e-3, atol=1e-6), (kind, stage, name, key)
+            if (local := safe_get_local_optimizer_state(each, key)) is not None:
+                safe_set_local_optimizer_state(each, local + 1, key)
+            assert torch.equal(safe_get_full_optimizer_state(each, key), found + 1), (kind, stage, name, key)
+            safe_set_full_optimizer_state(each, found * 2, key)
+            assert torch.equal(safe_get_full_optimizer_state(each, key), found * 2), (kind, stage, name, key)
+    for call in (safe_get_full_optimizer_state, safe_get_local_optimizer_state):
+        with pytest.raises(zeroshard.StateError, match=f"no optimizer state of that name: step; there are ({names[0]}|none on this rank)"):
+            call(parameter, "step")
+    engine.destroy()
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_states_by_the_optimizer_s_own_names(kind):
+    for stage in range(4):
+        on_ranks(2, states_by_name, stage, kind, 2)
+
+
+def states_that_are_not_there():
+    engine = start(made(frozen=("blocks.0",)), settings(2, optimizer=SGD))
+    train(engine, 1)
+    parameter = engine.module.gain
+    assert safe_get_full_optimizer_state(parameter, "momentum_buffer") is None, "without momentum there is none"
+    with pytest.raises(zeroshard.StateError, match="there is nothing to write into: gain; .*moments where the optimizer keeps them"):
+        safe_set_full_optimizer_state(parameter, torch.ones(11), "momentum_buffer")
+    with pytest.raises(zeroshard.StateError, match="no optimizer state of that name: exp_avg_sq; there are momentum_buffer"):
+        safe_get_full_optimizer_state(parameter, "exp_avg_sq")
+    with pytest.raises(zeroshard.StateError, match="no engine trains this parameter: one of shape"):
+        safe_set_full_fp32_param(engine.module.blocks[0].up.weight, torch.ones(23, 11))
+    engine.destroy()
+    engine = start(made(), settings(2, optimizer={"type": "Adagrad", "params": {"lr": 0.01}}))
+    train(engine, 1)
+    by_torch, by_deepspeed = (safe_get_full_optimizer_state(engine.module.gain, key) for key in ("sum", "exp_avg_sq"))
+    assert torch.equal(by_torch, by_deepspeed) and by_torch.max() > 0
+    engine.destroy()
+
+
+def test_states_that_are_not_there():
+    on_ranks(2, states_that_are_not_there)
 
 
 class Evenly(nn.Module):

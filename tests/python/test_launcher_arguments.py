@@ -1,4 +1,6 @@
 """zs-deepspeed's arguments: which job they make, and what is refused with a remedy."""
+import os
+
 import pytest
 
 pytest.importorskip("zeroshard", reason="the package is not built", exc_type=ImportError)
@@ -18,7 +20,7 @@ def script(tmp_path, monkeypatch):
 
 
 def started(monkeypatch, *words):
-    """The job that would run here, or {host: words} of those that would run elsewhere."""
+    """The job that would run here, or {host: command} of those that would run elsewhere."""
     seen = []
     monkeypatch.setattr(run_ranks, "run", lambda job: seen.append(job) or 0)
     monkeypatch.setattr(remote, "run_on_hosts", lambda commands: seen.append(commands) or 0)
@@ -53,6 +55,14 @@ def test_devices(script, monkeypatch):
     assert started(monkeypatch, "train.py").ranks == 1
 
 
+@pytest.mark.parametrize("words, level", [("--no_ssh_check", None), ("--log_level warning", "warning"), ("--log_level=critical", "error"),
+                                          ("--quiet", "error"), ("-q", "error")])
+def test_what_ranks_log(script, monkeypatch, words, level):
+    monkeypatch.setenv("ZEROSHARD_LOG", "info:1")
+    job = started(monkeypatch, *words.split(), "train.py")
+    assert rank_environment(job, 0, 1, os.environ)["ZEROSHARD_LOG"] == (level or "info:1")
+
+
 def test_gpus_are_counted_without_a_driver(tmp_path):
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
@@ -70,12 +80,13 @@ def test_several_hosts(script, monkeypatch):
     (script / ".deepspeed_env").write_text("MY_SETTING=on\n")
     commands = started(monkeypatch, "--hostfile", "hosts", "--num_nodes", "2", "--ssh_port", "99", "train.py", "-x")
     assert list(commands) == ["node1", "node2"]
-    for node, words in enumerate(commands.values()):
-        assert words[:5] == ["ssh", "-o", "BatchMode=yes", "-p", "99"]
-        assert f"cd {script} && exec env " in words[-1] and " MY_SETTING=on " in words[-1]
+    for node, command in enumerate(commands.values()):
+        words = command.words
+        assert words[:5] == ("ssh", "-o", "BatchMode=yes", "-p", "99")
+        assert f"cd {script} && eval " in words[-1] and b";export MY_SETTING=on;" in command.first_input
         assert (f"--ranks 2 --nnodes 2 --node_rank {node} --first_rank {2 * node} --world_size 4 --master_addr node1 "
                 "--master_port 29500 --devices 0,1") in words[-1]
-        assert words[-1].endswith("--local_rank_argument --end_with_stdin train.py -x")
+        assert words[-1].endswith("--local_rank_argument --end_with_stdin train.py -x'")
 
 
 def test_one_host_s_part_without_ssh(script, monkeypatch):
@@ -92,6 +103,7 @@ def test_one_host_s_part_without_ssh(script, monkeypatch):
     ("", "required: user_script, user_args|required: user_script"),
     ("--num_gpus 0 train.py", "--num_gpus 0; give 1 or more"),
     ("--num_gpus two train.py", "invalid int value: 'two'"),
+    ("--log_level loud train.py", "invalid choice: 'loud'"),
     ("--frobnicate train.py", "unrecognized arguments: --frobnicate|frobnicate"),
     ("--autotuning tune train.py", "--autotuning is not part of ZeroShard; instead: zeroshard plan"),
     ("--elastic_training train.py", "--elastic_training is not part of ZeroShard; instead: start again from a checkpoint"),

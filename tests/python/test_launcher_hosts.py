@@ -76,18 +76,21 @@ def test_the_words_of_another_host():
     job = Job(command=("train.py", "--text", "it's 2"), ranks=2, first_rank=4, world_size=6, nodes=2, node_rank=1,
               master_addr="node1", master_port=29500, devices="0,1", local_rank_argument=True)
     reach = remote.Reach(ssh_port=2222, venv_script="/opt/venv/bin/activate")
-    words = remote.host_command("node2", job, reach, "/my work", {"B": "x y", "A": "1"})
-    assert words[:6] == ["ssh", "-o", "BatchMode=yes", "-p", "2222", "node2"]
-    assert words[6].startswith("cd '/my work' && . /opt/venv/bin/activate && exec env A=1 B='x y' " + sys.executable)
+    command = remote.host_command("node2", job, reach, "/my work", {"B": "x y", "A": "1", "no name": "2"})
+    assert command.words[:6] == ("ssh", "-o", "BatchMode=yes", "-p", "2222", "node2")
+    assert command.first_input == b"export A=1;export B='x y';"  # not among the words, which everybody can read
+    *before, script = shlex.split(command.words[6])
+    assert before == ["exec", "sh", "-c"]
+    assert script.startswith("cd '/my work' && . /opt/venv/bin/activate && eval \"$(dd bs=1 count=26 2>/dev/null)\" && exec " + sys.executable)
     # What the shell there makes of it is the same job again, and it ends when nobody listens.
-    said = shlex.split(words[6].partition("exec env ")[2])
-    assert said[:2] == ["A=1", "B=x y"] and said[3].endswith("launcher/run_ranks.py")
-    assert job_from(said[4:], {}) == dataclasses.replace(job, end_with_stdin=True)
+    said = shlex.split(script.rpartition("exec ")[2])
+    assert said[1].endswith("launcher/run_ranks.py")
+    assert job_from(said[2:], {}) == dataclasses.replace(job, end_with_stdin=True)
 
 
 def test_this_host_needs_no_ssh():
-    words = remote.host_command("localhost", Job(command=("a.py",)), remote.Reach(), "/", {})
-    assert words[:2] == ["sh", "-c"]
+    command = remote.host_command("localhost", Job(command=("a.py",)), remote.Reach(), "/", {})
+    assert command.words[:2] == ("sh", "-c")
 
 
 def test_what_goes_along():

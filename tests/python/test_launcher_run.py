@@ -94,7 +94,7 @@ class Mine:
 def double(x):
     return 2 * x
 if __name__ == "__main__":
-    assert __file__ == "program.py" and "run_script" not in globals()
+    assert __file__ == os.path.join(os.getcwd(), "program.py") and sys.argv[0] == "program.py" and "run_script" not in globals()
     assert "ZEROSHARD_FIRST_ERROR" not in os.environ and sys.path[0] == os.getcwd()
     assert type(pickle.loads(pickle.dumps(Mine()))) is Mine
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -125,10 +125,10 @@ def test_the_first_failed_rank_ends_all(ranks, tmp_path):
     wait_for(lambda: not any(map(is_alive, pids)))
 
 
-def test_one_traceback_for_the_same_error_on_all_ranks(ranks):
+def test_one_traceback_for_the_same_error_on_all_ranks(ranks, tmp_path):
     code, _, err = finish(ranks("--ranks 3 program.py", "def work():\n    raise ValueError('wrong everywhere')\nwork()\n"))
     assert code == 1 and err.count("Traceback") == 1 and "rank_main" not in err
-    assert '  File "program.py", line 2, in work\n' in err and err.count("\nValueError: wrong everywhere") == 1
+    assert f'  File "{tmp_path}/program.py", line 2, in work\n' in err and err.count("\nValueError: wrong everywhere") == 1
 
 
 def test_the_failed_rank_is_named_and_the_others_end_before_it_does(ranks, tmp_path):
@@ -155,9 +155,9 @@ def test_other_signals_are_for_the_ranks(ranks, tmp_path):
         os.kill(pid, signal.SIGKILL)  # ranks that end well may leave helpers
 
 
-def test_a_syntax_error_is_shown(ranks):
+def test_a_syntax_error_is_shown(ranks, tmp_path):
     code, _, err = finish(ranks("--ranks 2 program.py", "x = = 1\n"))
-    assert code == 1 and err.count("SyntaxError: invalid syntax") >= 1 and err.count('File "program.py", line 1') == 1
+    assert code == 1 and err.count("SyntaxError: invalid syntax") >= 1 and err.count(f'File "{tmp_path}/program.py", line 1') == 1
 
 
 def test_death_by_signal_is_named(ranks):
@@ -265,17 +265,22 @@ def test_two_hosts_that_are_both_this_one(tmp_path, monkeypatch):
     pytest.importorskip("zeroshard", exc_type=ImportError)
     ssh = tmp_path / "bin/ssh"
     ssh.parent.mkdir()
-    ssh.write_text('#!/bin/sh\nwhile [ "$1" = -o ]; do shift 2; done\nshift\nexec sh -c "$*"\n')
+    ssh.write_text('#!/bin/sh\nwhile [ "$1" = -o ]; do shift 2; done\necho "$*" >> words\nshift\nexec sh -c "$*"\n')
     ssh.chmod(0o755)
     (tmp_path / "hosts").write_text("node1 slots=1\nnode2 slots=2\n")
     (tmp_path / "program.py").write_text(
         "import os, sys, time\nopen('rank' + os.environ['RANK'], 'w').write(os.environ['WORLD_SIZE'] + sys.argv[1])\n"
+        "open('token' + os.environ['RANK'], 'w').write(os.environ['HF_TOKEN'])\n"
         "if 'fail' in sys.argv:\n    if os.environ['RANK'] == '0': time.sleep(600)\n    sys.exit(5)\n")
     monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
+    secret = "hf_it's\n  a secret"
+    monkeypatch.setenv("HF_TOKEN", secret)
     words = [sys.executable, "-m", "zeroshard.launcher", "--hostfile", "hosts", "program.py"]
     done = subprocess.run(words, cwd=tmp_path, timeout=250, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [(tmp_path / f"rank{rank}").read_text() for rank in range(3)] == [f"3--local_rank={k}" for k in (0, 0, 1)]
+    assert [(tmp_path / f"token{rank}").read_text() for rank in range(3)] == [secret] * 3
+    assert "run_ranks.py" in (tmp_path / "words").read_text() and "secret" not in (tmp_path / "words").read_text()
     done = subprocess.run([*words, "fail"], cwd=tmp_path, timeout=250, capture_output=True, text=True)
     assert done.returncode == 5
     assert "[launcher] node2 ended with exit code 5; the other hosts are stopped" in done.stderr

@@ -28,6 +28,7 @@ enum class EnvVar {
   kPath,              // PATH
   kOmpThreads,        // OMP_NUM_THREADS
   kTerminalColumns,   // ZEROSHARD_TERMINAL_COLUMNS
+  kPython,            // ZEROSHARD_PYTHON
 };
 
 struct EnvVarInfo {

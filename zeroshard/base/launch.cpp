@@ -88,11 +88,11 @@ std::string_view name_of(Launcher launcher) {
   return "?";
 }
 
-Launch read_launch() {
+Launch read_launch(bool meets_by_mpi) {
   for (const Variables& launcher : kLaunchers) {
     if (!env_text(launcher.sign)) continue;
     const Launch launch = read(launcher);
-    refuse_srun_without_pmix(launch);
+    if (meets_by_mpi) refuse_srun_without_pmix(launch);
     return launch;
   }
   refuse_other_mpi();

@@ -20,7 +20,8 @@ struct Launch {
 
 // The innermost launcher counts: mpirun inside a SLURM job is mpirun. Throws ConfigError where
 // variables are missing or no numbers, and under an srun that brings no PMIx: each of its tasks
-// would take itself for the only one.
-Launch read_launch();
+// would take itself for the only one. Ranks that do not meet by MPI (`meets_by_mpi` false) need
+// none.
+Launch read_launch(bool meets_by_mpi = true);
 
 }  // namespace zeroshard

@@ -165,7 +165,7 @@ class SharedMessages final : public Messages {
         std::this_thread::yield();
       } else {
         nap();
-        refuse_to_wait(peer, deadline, tag);
+        if (!is_done()) refuse_to_wait(peer, deadline, tag);
       }
     }
   }
@@ -180,6 +180,7 @@ class SharedMessages final : public Messages {
   // What a rank has written before it left is still read.
   void refuse_to_wait(int peer, Clock::time_point deadline, const OperationTag& tag) {
     if (aborted_) throw rank_gone(peer, tag);
+    // In this order: once it is gone nothing comes any more, and the second look finds the rest.
     if (segment(peer).is_gone() && !move()) throw rank_gone(peer, tag);
     if (Clock::now() >= deadline) throw waited_too_long(tag, options_.timeout, {peer});
   }

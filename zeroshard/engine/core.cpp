@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -355,8 +356,17 @@ bool Core::at_boundary() const {
 
 void Core::set_accumulation_steps(std::int64_t steps) {
   const std::lock_guard lock(mutex_);
-  ZS_CHECK_GT(steps, 0, "micro-steps per step");
-  ZS_CHECK(micro_steps_ == 0, "micro-steps per step change between steps");
+  if (steps < 1) {
+    throw ConfigError({.what = "a step has at least one micro-step",
+                       .value = std::to_string(steps),
+                       .remedy = "give a train batch of at least one micro batch per rank"});
+  }
+  if (micro_steps_ != 0) {
+    throw StateError(
+        {.what = "the number of micro-steps cannot change within a step",
+         .value = fmt::format("{} of {} are done", micro_steps_, options_.accumulation_steps),
+         .remedy = "change it after the step() that ends the step"});
+  }
   options_.accumulation_steps = steps;
 }
 

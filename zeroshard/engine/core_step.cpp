@@ -57,7 +57,9 @@ void Core::backward(const at::Tensor& loss, const BackwardOptions& options) {
 // gathers wait for it all the same, and their reductions for its zeros.
 void Core::do_what_others_did() {
   if (!std::exchange(forward_ran_, false)) gatherer_->pass_over(PhaseKind::train_forward);
-  if (std::exchange(backward_ran_, false)) return;
+  // Nor may it have reduced what it has, where the caller says only afterwards that the step ends.
+  const bool owes = at_boundary() && !reducer_->reduces();
+  if (std::exchange(backward_ran_, false) && !owes) return;
   autograd_is_over_ = true;
   reducer_->begin_backward(at_boundary() || !stage_keeps_local());
   gatherer_->pass_over(PhaseKind::backward);

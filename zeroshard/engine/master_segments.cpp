@@ -77,7 +77,7 @@ at::Tensor master_gradient(const MasterSegment& segment, const Reducer::UnitGrad
   const GradientGroup& group = gradients.groups[*gradients.group_of[segment.group]];
   const Piece from = segment.sharded ? group.own_reduced() : group.all_reduced();
   return tensor_over(element_at(from.data, segment.offset, from.dtype), segment.master.numel(),
-                     from.dtype, device_of(segment.master))
+                     from.dtype, zeroshard::device_of(segment.master))
       .to(at::kFloat)
       .mul(factor);
 }

@@ -37,6 +37,7 @@ class Reducer {
   // `reduces`: whether this backward's gradients, and those kept since, are reduced.
   void begin_backward(bool reduces);
   bool in_backward() const { return in_backward_; }
+  bool reduces() const { return reduces_; }  // of this backward, or else the last
   void capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient);
   // Whether every trainable parameter of the unit has had a gradient in this backward.
   bool all_captured(std::size_t unit) const { return units_[unit].awaited == 0; }

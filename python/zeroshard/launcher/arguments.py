@@ -26,6 +26,8 @@ OTHER_LAUNCHERS = {
     "impi": "mpiexec ... with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set",
     "mvapich": "mpirun_rsh ... with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set",
 }
+# DeepSpeed's levels, and ours: nothing here is worse than an error.
+LOG_LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error", "critical": "error"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -68,6 +70,7 @@ def add_host_options(parser: argparse.ArgumentParser) -> None:
                        help=f"a free port there (default: {DEFAULT_PORT}; on one host any free one)")
     group.add_argument("--node_rank", type=int, default=-1, help="with --no_ssh: which host this is")
     group.add_argument("--no_ssh", action="store_true", help="start this host's part only")
+    group.add_argument("--no_ssh_check", action="store_true", help="nothing: no host is tried beforehand")
     group.add_argument("--ssh_port", type=int, default=0, help="where ssh listens on the hosts")
     group.add_argument("--force_multi", action="store_true", help="use ssh for a single host too")
     group.add_argument("--launcher", default="pdsh", help="pdsh (we use ssh, one per host)")
@@ -81,6 +84,9 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no_local_rank", action="store_true", help="do not pass --local_rank=K")
     group.add_argument("--enable_each_rank_log", default="", metavar="FOLDER",
                        help="each rank's output in a file there")
+    group.add_argument("--log_level", choices=LOG_LEVELS, help="what ranks log: ZEROSHARD_LOG for all of them")
+    group.add_argument("-q", "--quiet", dest="log_level", action="store_const", const="error",
+                       help="--log_level error")
     group.add_argument("--bind_cores_to_rank", action="store_true", help="share the cores out")
     group.add_argument("--bind_core_list", default="", help="these cores: 0-7,16-23")
 

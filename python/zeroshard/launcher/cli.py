@@ -11,9 +11,10 @@ from typing import Mapping, Sequence
 
 from . import hosts as host_lists
 from . import remote, run_ranks
-from .arguments import DEFAULT_HOSTFILE, DEFAULT_PORT, parse
+from .arguments import DEFAULT_HOSTFILE, DEFAULT_PORT, LOG_LEVELS, parse
 from .job import Job, RunError, check, cores_in
 
+# Lines of NAME=VALUE in a file of this name, at home or here, go along to other hosts.
 ENVIRONMENT_NAME = os.environ.get("DS_ENV_FILE", ".deepspeed_env")
 HERE = "localhost"
 
@@ -94,6 +95,8 @@ def meeting_job(given: argparse.Namespace, hosts: host_lists.Devices) -> Job:
 
 
 def start(given: argparse.Namespace) -> int:
+    if given.log_level:  # the words win over the variable, which all ranks find
+        os.environ["ZEROSHARD_LOG"] = LOG_LEVELS[given.log_level]
     hosts = chosen_hosts(given)
     if given.no_ssh:
         return run_ranks.run(own_part(given, hosts))

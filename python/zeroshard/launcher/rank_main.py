@@ -80,6 +80,7 @@ def fresh_main() -> ModuleType:
 
 
 def run_script(path: str) -> None:
+    path = os.path.abspath(path)  # as Python does: it stays true when the program changes its folder
     with io.open_code(path) as file:
         code = compile(file.read(), path, "exec")
     main = fresh_main()

@@ -1,11 +1,14 @@
 """A job on several hosts: one run_ranks.py on each, over ssh.
 
 Each ssh's standard input stays open as long as we live. When we end, for whatever reason, it
-closes, and the ranks on the other side end with it: nothing is left behind on a host.
+closes, and the ranks on the other side end with it: nothing is left behind on a host. The variables
+come through it first: among ssh's words everybody on this host could read them, tokens included.
 """
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -15,7 +18,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Mapping
 
 from .hosts import Devices
 from .job import LAUNCHER, Job, RunError, words_of
@@ -32,6 +35,14 @@ class Reach:
 
     ssh_port: int = 0  # 0: what ssh's own settings say
     venv_script: str = ""
+
+
+@dataclass(frozen=True)
+class HostCommand:
+    """Words to start, and what they read before anything else."""
+
+    words: tuple[str, ...]
+    first_input: bytes = b""
 
 
 def jobs_of(job: Job, hosts: Devices) -> dict[str, Job]:
@@ -61,33 +72,40 @@ def parse_env_file(text: str) -> dict[str, str]:
     return {name.strip(): value for name, equals, value in pairs if equals and name.strip()}
 
 
+def exporting(variables: Mapping[str, str]) -> str:
+    """Shell text that sets them. What the shell cannot name it cannot set, and nobody reads."""
+    named = {name: text for name, text in sorted(variables.items()) if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)}
+    return "".join(f"export {name}={shlex.quote(text)};" for name, text in named.items())
+
+
 def host_command(host: str, job: Job, reach: Reach, folder: str,
-                 variables: Mapping[str, str]) -> list[str]:
-    """The words that start `job` on `host`; here itself without ssh."""
-    assignments = [f"{name}={shlex.quote(text)}" for name, text in sorted(variables.items())]
+                 variables: Mapping[str, str]) -> HostCommand:
+    """What starts `job` on `host`; here itself without ssh."""
+    exports = os.fsencode(exporting(variables))
     run_ranks = [sys.executable, str(LAUNCHER / "run_ranks.py"), *words_of(replace(job, end_with_stdin=True))]
     steps = [f"cd {shlex.quote(folder)}"]
     if reach.venv_script:
         steps.append(f". {shlex.quote(reach.venv_script)}")
-    steps.append(" ".join(["exec env", *assignments, shlex.join(run_ranks)]))
+    # dd takes byte by byte: what follows on standard input is run_ranks.py's.
+    steps += [f'eval "$(dd bs=1 count={len(exports)} 2>/dev/null)"', f"exec {shlex.join(run_ranks)}"]
     script = " && ".join(steps)
     if is_here(host):
-        return ["sh", "-c", script]
+        return HostCommand(("sh", "-c", script), exports)
     port = ["-p", str(reach.ssh_port)] if reach.ssh_port else []
-    return ["ssh", "-o", "BatchMode=yes", *port, host, script]
+    # The user's shell there may be any; all of them start another one.
+    return HostCommand(("ssh", "-o", "BatchMode=yes", *port, host, shlex.join(["exec", "sh", "-c", script])), exports)
 
 
 class Hosts:
     """The commands of all hosts under way. The first that fails ends the others."""
 
-    def __init__(self, commands: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, commands: Mapping[str, HostCommand]) -> None:
         self.code = 0
         self.signal = 0
         self._kill_at: float | None = None
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._note)
-        self.running = {host: subprocess.Popen(list(words), stdin=subprocess.PIPE, start_new_session=True)
-                        for host, words in commands.items()}
+        self.running = {host: started(command) for host, command in commands.items()}
 
     def _note(self, number: int, _frame: object) -> None:
         self.signal = self.signal or number
@@ -119,9 +137,18 @@ class Hosts:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def run_on_hosts(commands: Mapping[str, Sequence[str]]) -> int:
+def started(command: HostCommand) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(command.words, stdin=subprocess.PIPE, start_new_session=True, bufsize=0)
+    left = memoryview(command.first_input)
+    with contextlib.suppress(BrokenPipeError):  # it has ended already, and its exit code says more
+        while left:
+            left = left[process.stdin.write(left):]
+    return process
+
+
+def run_on_hosts(commands: Mapping[str, HostCommand]) -> int:
     """Runs them all; the exit code is that of the first that fails."""
-    if any(words[0] == "ssh" for words in commands.values()) and not shutil.which("ssh"):
+    if any(command.words[0] == "ssh" for command in commands.values()) and not shutil.which("ssh"):
         raise RunError("ssh is not installed, and there is another host to reach; install openssh-client, "
                        "or start each host's part yourself with --no_ssh --node_rank K")
     return Hosts(commands).wait()

@@ -12,16 +12,9 @@ def move_to_device(item: Any, device: Any, criterion_func: Any = None) -> Any:
     """The same structure of lists, tuples and dicts with all tensors (or those that
     `criterion_func` chooses) on `device`."""
     import torch
+    from zeroshard.map_tensors import map_tensors
 
-    chosen = criterion_func or torch.is_tensor
-    if chosen(item):
-        return item.to(device)
-    if isinstance(item, dict):
-        return type(item)((key, move_to_device(value, device, criterion_func)) for key, value in item.items())
-    if isinstance(item, (list, tuple)):
-        moved = (move_to_device(value, device, criterion_func) for value in item)
-        return type(item)(*moved) if hasattr(item, "_fields") else type(item)(moved)
-    return item
+    return map_tensors(item, lambda each: each.to(device), criterion_func or torch.is_tensor)
 
 
 def see_memory_usage(message: str, force: bool = False, ranks: Any = (0,)) -> None:

@@ -1,0 +1,45 @@
+"""Which engines there are, and whose parameters they have."""
+import weakref
+from typing import Any
+
+from torch import nn
+
+engines: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()  # by module
+
+
+def engine_of(parameter: nn.Parameter) -> Any:
+    """The engine that has this parameter, if any."""
+    for engine in list(engines.values()):
+        if id(parameter) in engine.parameter_ids:
+            return engine
+    return None
+
+
+class EngineKeeper:
+    """In the modules of units: at stage 3 their weights are in the engine, which stays as long as they do."""
+
+    def __init__(self, engine: Any = None) -> None:
+        self.engine = engine
+
+    def __deepcopy__(self, memo: dict) -> "EngineKeeper":
+        return EngineKeeper()
+
+    def __reduce__(self) -> Any:
+        return EngineKeeper, ()
+
+
+def drop_all_engines() -> None:
+    """Without a word to other ranks: this one is about to end."""
+    for engine in list(engines.values()):
+        engine._hooks.remove()
+        engine.core.close()
+        engine._groups = None
+
+
+def destroy_engine_of(module: nn.Module) -> None:
+    """A parameter has one engine: those of an earlier initialize() give them back first, that of a module
+    around this one or inside it too."""
+    wanted = {id(parameter) for parameter in module.parameters()}
+    for engine in list(engines.values()):
+        if not wanted.isdisjoint(engine.parameter_ids):
+            engine.destroy()

@@ -1,0 +1,253 @@
+"""Checkpoints: schedules and client states come back as they were; what does not fit, or fails on one rank, is said on all."""
+import collections
+import copy
+import logging
+import resource
+from pathlib import Path
+
+import pytest
+import torch
+import zeroshard
+from engine_models import full_weights, made, settings, start, train
+from engine_ranks import on_ranks
+from safetensors.torch import load_file, save_file
+from torch import optim
+from zeroshard import distributed
+from zeroshard.plain_state import TAG, decode, encode
+from zeroshard.released_state import refuse_released_state_dict
+
+KEPT = {1: "one", "pair": (1, (2.5, None)), "seen": {3, 4}, "frozen": frozenset("a"), "counts": collections.Counter("aab"),
+        "tensor": torch.arange(6, dtype=torch.int32).view(2, 3), "tags": {TAG: "tuple", "items": 1}, (0, 1): [True, float("inf")]}
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return type(one) is type(other) and one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return type(one) is type(other) and one == other
+
+
+class Odd(optim.lr_scheduler.LRScheduler):
+    """Keeps what a user's own may keep."""
+
+    def __init__(self, optimizer, extra=None):
+        self.factors = {2: 0.5, 4: 0.1}
+        self.steps = [lambda: 0, 3, 7]
+        self.extra = extra
+        super().__init__(optimizer)
+
+    def get_lr(self):
+        assert self.steps[1:] == [3, 7]
+        return [group["lr"] * self.factors.get(self.last_epoch, 1.0) for group in self.optimizer.param_groups]
+
+
+def in_sequence(optimizer):
+    parts = [optim.lr_scheduler.ConstantLR(optimizer, 0.5), optim.lr_scheduler.MultiStepLR(optimizer, [1, 3])]
+    return optim.lr_scheduler.SequentialLR(optimizer, parts, milestones=[2])
+
+
+SCHEDULES = {"steps": lambda optimizer: optim.lr_scheduler.MultiStepLR(optimizer, [2, 4]), "sequence": in_sequence, "odd": Odd}
+
+
+def scheduled(name, seed=5):
+    model = made(seed=seed)
+    optimizer = optim.SGD(model.parameters(), lr=1.0)
+    return start(model, settings(1, optimizer=None), optimizer=optimizer, lr_scheduler=SCHEDULES[name](optimizer))
+
+
+def learning_rates(engine, first):
+    rates = []
+    for step in range(first, first + 5):
+        train(engine, 1, first=step)
+        rates.append(engine.get_lr())
+    return rates
+
+
+def schedules_go_on(folder):
+    for name in SCHEDULES:
+        engine = scheduled(name)
+        train(engine, 1)
+        engine.save_checkpoint(folder, client_state=KEPT)
+        straight = learning_rates(engine, 1)
+        assert len({str(rate) for rate in straight}) > 1, "it is to change after the save"
+        engine.destroy()
+        engine = scheduled(name, seed=6)
+        kept = engine.load_checkpoint(folder)[1]
+        assert same(kept, KEPT), kept
+        assert learning_rates(engine, 1) == straight, name
+        engine.destroy()
+
+
+def test_schedules_and_client_states_come_back_as_they_were(tmp_path):
+    on_ranks(2, schedules_go_on, str(tmp_path))
+
+
+def test_what_json_holds_is_written_as_it_is():
+    plain = {"a": [1, 2.5, None, True, {"b": "c"}]}
+    assert encode(plain, "client_state") == plain and decode(plain) == plain
+    with pytest.raises(zeroshard.ConfigError, match=r"client_state.a is of type Tensor; keep numbers"):
+        encode({"a": torch.zeros(200_000)}, "client_state")
+    with pytest.raises(zeroshard.ConfigError, match=r"client_state.a is of type function; keep numbers"):
+        encode({"a": same}, "client_state")
+
+
+def names_who_has_it(folder):
+    """Not client_state, where it is the schedule's; and all ranks say so, where it is one's."""
+    model = made()
+    optimizer = optim.SGD(model.parameters(), lr=1.0)
+    engine = start(model, settings(1, optimizer=None), optimizer=optimizer, lr_scheduler=Odd(optimizer, extra={"x": object()}))
+    with pytest.raises(zeroshard.ConfigError, match=r"lr_scheduler.extra.x is of type object; leave it out of the scheduler's state_dict"):
+        engine.save_checkpoint(folder)
+    engine.lr_scheduler.extra = None
+    bad = {"a": object()} if distributed.rank() == 1 else {}
+    where = r"^\[checkpoint\] what" if distributed.rank() == 1 else r"^\[checkpoint\] on rank 1: what"
+    with pytest.raises(zeroshard.ConfigError, match=where + ".*client_state.a is of type object"):
+        engine.save_checkpoint(folder, client_state=bad)
+    train(engine, 1)
+    engine.destroy()
+
+
+def test_a_state_that_json_cannot_hold_is_named(tmp_path):
+    on_ranks(2, names_who_has_it, str(tmp_path))
+
+
+def limited(function, bytes_):
+    """Files end there: a full disk, for this process."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, before[1]))
+    try:
+        function()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def disk_full_on(folder, full, name):
+    engine = start(made(), settings(1))
+    train(engine, 1)
+    saves = {"state": lambda: engine.save_checkpoint(folder, tag=name), "torch": lambda: engine.save_16bit_model(folder, "m.bin")}
+    here = distributed.rank() == full
+    with pytest.raises(zeroshard.StorageError, match=r"^\[storage\] " + ("" if here else f"on rank {full}: ") + "cannot write .*; free some"):
+        limited(saves[name], 2000 if here else resource.RLIM_INFINITY)
+    torch.distributed.barrier()
+    assert not list(Path(folder).rglob("*.partial")) and not (Path(folder) / "latest").exists()
+    assert not list(Path(folder).rglob("state.json")), "it is not complete"
+    torch.distributed.barrier()
+    saves[name]()  # there is space again
+    engine.destroy()
+
+
+@pytest.mark.parametrize("full, name", [(1, "state"), (0, "state"), (0, "torch")])
+def test_a_full_disk_on_one_rank_is_said_on_all(tmp_path, full, name):
+    on_ranks(2, disk_full_on, str(tmp_path), full, name)
+
+
+def lost_on_one(folder):
+    engine = start(made(), settings(3))
+    engine.save_checkpoint(folder, tag="a")
+    train(engine, 1)
+    before = full_weights(engine.module)
+    mine = distributed.rank() == 1
+    if mine:
+        (Path(folder) / "a/rank_1.safetensors").unlink()
+    with pytest.raises(zeroshard.StorageError, match=("^" if mine else "on rank 1: ") + ".*no readable rank_1.safetensors"):
+        engine.load_checkpoint(folder)
+    after = full_weights(engine.module)
+    assert all(torch.equal(after[name], before[name]) for name in before), "nothing was loaded"
+    own = Path(folder) / f"host_{distributed.rank()}"   # each host has its own disk
+    own.mkdir()
+    if mine:
+        (own / "a").mkdir()
+        (own / "latest").write_text("a")
+    with pytest.raises(zeroshard.StorageError, match="different checkpoints: rank 0 None, rank 1 a, .*that all hosts see"):
+        engine.load_checkpoint(own)
+    engine.load_checkpoint(folder, load_optimizer_states=False)
+    engine.destroy()
+
+
+def test_what_one_rank_lacks_is_said_on_all(tmp_path):
+    on_ranks(2, lost_on_one, str(tmp_path))
+
+
+def misfits(folder):
+    engine = start(made(), settings(3))
+    train(engine, 1)
+    engine.save_checkpoint(folder, tag="a")
+    path = Path(folder) / "a/model.safetensors"
+    stored = load_file(path)
+    torch.distributed.barrier()
+    if distributed.rank() == 0:
+        save_file({**stored, "gain": torch.zeros(1), "head.weight": stored["head.weight"][:1].clone(), "extra": torch.zeros(2)}, path)
+    torch.distributed.barrier()
+    before = full_weights(engine.module)
+    shapes = r"it has other shapes: gain: \(1,\) and not \(11,\), head.weight: \(1, 11\) and not \(13, 11\)"
+    with pytest.raises(zeroshard.StorageError, match=r"it has what the model has not: extra; " + shapes):
+        engine.load_checkpoint(folder)
+    with pytest.raises(zeroshard.StorageError, match=r"model.safetensors; " + shapes):
+        engine.load_checkpoint(folder, load_module_strict=False)
+    assert all(torch.equal(value, before[name]) for name, value in full_weights(engine.module).items())
+    torch.distributed.barrier()
+    if distributed.rank() == 0:
+        save_file({**stored, "extra": torch.zeros(2)}, path)
+    torch.distributed.barrier()
+    engine.load_checkpoint(folder, load_module_strict=False)
+    engine.destroy()
+
+
+def test_weights_that_do_not_fit_are_named(tmp_path):
+    on_ranks(2, misfits, str(tmp_path))
+
+
+def nothing_there(folder):
+    class Keeps(logging.Handler):
+        def emit(self, record):
+            said.append(record.getMessage())
+
+    said = []
+    logger, handler = logging.getLogger("zeroshard"), Keeps()
+    logger.addHandler(handler)
+    engine = start(made(), settings(1))
+    assert engine.load_checkpoint(folder) == (None, None)
+    logger.removeHandler(handler)
+    assert len([line for line in said if "no checkpoint in" in line]) == (1 if distributed.rank() == 0 else 0), said
+    engine.destroy()
+
+
+def test_no_checkpoint_is_none_and_said_once(tmp_path):
+    on_ranks(2, nothing_there, str(tmp_path))
+
+
+def released(folder):
+    engine = start(made(), settings(3))
+    refuse_released_state_dict(engine)
+    assert refuse_released_state_dict(engine) == [], "once is enough"
+    train(engine, 1)
+    path = Path(folder) / str(distributed.rank())
+    state = engine.module.state_dict()
+    assert state.keys() == made().state_dict().keys() and state["blocks.0.up.weight"].shape == (0,) and "tensor" in repr(state).lower()
+    word = r"\[state\] a released parameter cannot be written to a file: {}; take engine.full_state_dict"
+    for value in (state, copy.deepcopy(state), engine.module_state_dict()):
+        with pytest.raises(zeroshard.StateError, match=word.format("blocks.0.norm.weight")):
+            torch.save(value, path)
+    with pytest.raises(zeroshard.StateError, match=word.format("norm.weight")):
+        torch.save(engine.module.blocks[1].state_dict(), path)
+    for moved in ({name: value.cpu().half() for name, value in state.items()}, {name: value.clone() for name, value in state.items()}):
+        with pytest.raises(zeroshard.StateError, match=word.format("a copy of one")):
+            torch.save(moved, path)
+    with pytest.raises(zeroshard.StateError, match=word.format("blocks.0.norm.weight")):
+        save_file(state, path)
+    torch.save({name: value for name, value in state.items() if not name.startswith("blocks")}, path)   # the root unit's are there
+    assert torch.equal(torch.load(path)["offset"], made().offset)
+    with zeroshard.full_params(engine.module):
+        torch.save({name: value.clone() for name, value in engine.module.state_dict().items()}, path)
+    weights = full_weights(engine.module)
+    assert all(torch.equal(value, weights[name]) for name, value in torch.load(path).items() if name in weights)
+    whole = engine.full_state_dict()
+    assert whole is None or all(torch.equal(whole[name], weights[name]) for name in weights)
+    engine.save_checkpoint(Path(folder) / "all")
+    engine.load_checkpoint(Path(folder) / "all")
+    engine.destroy()
+
+
+def test_released_parameters_are_not_written_to_files(tmp_path):
+    on_ranks(2, released, str(tmp_path))
