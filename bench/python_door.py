@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Config A through each door, interleaved: the step in ms by stage, and the ratios of the medians.
 
-    python_door.py [--python PYTHON] [--deepspeed-python PYTHON] [--passes 3] [--stages 0 1 2 3] [--verify]
+    python_door.py [--python PYTHON] [--deepspeed-python PYTHON] [--passes 3] [--stages 0 1 2 3] [--doors-only] [--verify]
 
 "python": python_gpt.py, which does what the C++ door's model does; "c++": `zeroshard train`. The two differ in the door alone.
 "peer": shared/peers/cpu_peers.py, whose model is another (torch's cross entropy), with our drop-in; "deepspeed": the same file
@@ -65,6 +65,8 @@ def one_pass(options, stage):
         write_config(folder / "ds_config.json", SHAPE, stage)
         write_tokens(folder / "tokens.u16", SHAPE, STEPS)
         row = {"python": python_ms(options, folder), "c++": cpp_ms(options, folder)}
+    if options.doors_only:
+        return row
     row["peer"] = peer_ms(options.python, stage, options.peers, PYTHONPATH=f"{PACKAGE}/zeroshard/_dropin:{PACKAGE}")
     if options.deepspeed_python:
         row["deepspeed"] = peer_ms(options.deepspeed_python, stage, options.peers,
@@ -80,6 +82,7 @@ def read_arguments():
     parser.add_argument("--peers", default=str(ROOT.parent / "shared/peers/cpu_peers.py"))
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--stages", type=int, nargs="+", default=[0, 1, 2, 3])
+    parser.add_argument("--doors-only", action="store_true", help="not the peer script")
     parser.add_argument("--verify", action="store_true")
     return parser.parse_args()
 
@@ -91,7 +94,7 @@ def summary(stage, rows):
     cells = [f"{name} {medians[name]:.0f} ({min(seen[name]):.0f} to {max(seen[name]):.0f})" for name in medians]
     door = medians["python"] / medians["c++"]
     print(f"stage {stage}: {', '.join(cells)}; Python over C++ {door:.3f}", flush=True)
-    return door <= ALLOWED and medians["peer"] < medians.get("deepspeed", float("inf"))
+    return door <= ALLOWED and medians.get("peer", 0) < medians.get("deepspeed", float("inf"))
 
 
 def main():

@@ -30,6 +30,12 @@ def _leave_in_order() -> None:
         dist.destroy_process_group()
 
 
+def _leave_in_order_at_exit() -> None:
+    """Before all that has been registered so far, which may go by these groups."""
+    atexit.unregister(_leave_in_order)
+    atexit.register(_leave_in_order)
+
+
 def is_initialized() -> bool:
     return dist.is_available() and dist.is_initialized()
 
@@ -62,6 +68,7 @@ def _make_default_group(backend: str | None, **options: Any) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group(_backend(backend, device), **options)
+    _leave_in_order_at_exit()
 
 
 def _backend(asked: str | None, device: torch.device) -> str:
@@ -111,8 +118,7 @@ class EngineGroups:
         if _idle_groups:
             self.groups = _idle_groups.pop()
         else:
-            atexit.unregister(_leave_in_order)
-            atexit.register(_leave_in_order)
+            _leave_in_order_at_exit()
             self.groups = [dist.new_group(backend="gloo") for _ in range(GROUPS_PER_ENGINE)]
 
     def names(self) -> list[str]:

@@ -14,6 +14,7 @@ from zeroshard.engine_facts import EngineFacts
 from zeroshard.engine_registry import EngineKeeper, destroy_engine_of, drop_all_engines, engine_of, engines
 from zeroshard.engine_setup import EngineSetup
 from zeroshard.errors import StateError
+from zeroshard.gather import full_params
 from zeroshard.hooks import ModelHooks
 from zeroshard.map_tensors import map_tensors
 from zeroshard.optimizer import ShardSteps, ZeroOptimizer
@@ -200,6 +201,11 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
         self.core.enter_full(units)
         self.core.leave_full(units, True, modifier_rank)
 
+    def load_module_state_dict(self, checkpoint: dict[str, Any], strict: bool = True) -> None:
+        """The module's weights from `checkpoint["module"]`, as rank 0 has them. Collective."""
+        with full_params(self.module, modifier_rank=0):
+            self.module.load_state_dict(checkpoint["module"], strict=strict)
+
     def destroy(self) -> None:
         """Gives all memory and hooks back. The module goes on as it is, at stage 3 in shards."""
         if self._destroyed:
@@ -235,7 +241,11 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
         except AttributeError:
             if name == "module" or "module" not in self.__dict__.get("_modules", {}):
                 raise
-        return getattr(self.module, name)
+        try:
+            return getattr(self.module, name)
+        except AttributeError:
+            model = type(self.module).__name__
+            raise AttributeError(f"neither the engine nor its module ({model}) has '{name}'", name=name, obj=self) from None
 
     def __dir__(self) -> list[str]:
         return sorted(set(super().__dir__()) | set(dir(self.module)))

@@ -72,6 +72,19 @@ class EngineFacts:
     def get_type(self) -> list[str]:
         return [group.get("type", type(self.basic_optimizer).__name__) for group in self.optimizer.param_groups]
 
+    def steps_per_print(self) -> int | None:
+        return self.configuration.parsed.steps_per_print
+
+    def wall_clock_breakdown(self) -> bool:
+        return self.configuration.parsed.wall_clock_breakdown
+
+    def optimizer_name(self) -> str | None:
+        """As the configuration names it. None where it does not."""
+        return self.configuration.section("optimizer").get("type")
+
+    def scheduler_name(self) -> str | None:
+        return self.configuration.section("scheduler").get("type")
+
     def memory(self) -> dict[str, int]:
         """Bytes that the engine holds on this rank, by category."""
         return dict(self.core.memory())

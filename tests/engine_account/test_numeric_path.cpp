@@ -11,7 +11,7 @@
 namespace zeroshard::test {
 namespace {
 
-struct Case {
+struct NumericCase {
   const char* name;
   DType model = DType::fp32;
   std::optional<DType> accumulates = {};
@@ -21,7 +21,7 @@ struct Case {
   double clip = 0.0;
 };
 
-std::vector<Case> cases() {
+std::vector<NumericCase> numeric_cases() {
   return {
       {"fp32"},
       {"fp32, clipped", DType::fp32, {}, {}, false, 1.0, 0.05},
@@ -42,7 +42,7 @@ std::vector<Case> cases() {
   };
 }
 
-void set(PrecisionOptions& precision, const Case& to) {
+void set(PrecisionOptions& precision, const NumericCase& to) {
   precision.bf16.enabled = to.model == DType::bf16;
   precision.fp16.enabled = to.model == DType::fp16;
   precision.fp16.loss_scale = 128.0;
@@ -53,7 +53,7 @@ void set(PrecisionOptions& precision, const Case& to) {
   precision.gradient_clipping = to.clip;
 }
 
-Trace trained(int stage, int ranks, std::int64_t micro_steps, const Case& with) {
+Trace trained(int stage, int ranks, std::int64_t micro_steps, const NumericCase& with) {
   RunPlan plan = small_plan(stage, ranks, DType::fp32, micro_steps);
   plan.steps = 2;
   set(plan.options.precision, with);
@@ -64,7 +64,7 @@ class NumericPath : public testing::TestWithParam<int> {};
 
 TEST_P(NumericPath, IsTheSameBitsInAllStages) {
   const int ranks = GetParam();
-  for (const Case& each : cases()) {
+  for (const NumericCase& each : numeric_cases()) {
     SCOPED_TRACE(each.name);
     const Trace expected = trained(0, ranks, 1, each);
     for (const int stage : {1, 2, 3}) {
@@ -143,7 +143,7 @@ Reference reference(const PrecisionOptions& precision, int ranks, int micro_step
 }
 
 // From zero, with a learning rate of 1, the master is minus the gradient.
-void check_against_double(int stage, int ranks, int micro_steps, const Case& with) {
+void check_against_double(int stage, int ranks, int micro_steps, const NumericCase& with) {
   EngineOptions options = small_plan(stage, ranks, DType::fp32, micro_steps).options;
   set(options.precision, with);
   options.groups = {SgdOptions{.lr = 1.0}};
@@ -167,7 +167,7 @@ void check_against_double(int stage, int ranks, int micro_steps, const Case& wit
 }
 
 TEST_P(NumericPath, IsWithinTheRoundingsOfADoubleReference) {
-  for (const Case& each : cases()) {
+  for (const NumericCase& each : numeric_cases()) {
     for (int stage = 0; stage < 4; ++stage) {
       for (const int micro_steps : {1, 3}) {
         SCOPED_TRACE(testing::Message()

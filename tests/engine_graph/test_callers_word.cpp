@@ -25,7 +25,7 @@ struct TwoBlocks : GraphNet {
   torch::Tensor gain;
 };
 
-GraphRun run_of(std::function<torch::Tensor(GraphNet&, Engine&, int, int)> train_step) {
+GraphRun two_blocks_run(std::function<torch::Tensor(GraphNet&, Engine&, int, int)> train_step) {
   return {.make = maker<TwoBlocks>(), .ranks = 2, .steps = 4, .train_step = std::move(train_step)};
 }
 
@@ -81,11 +81,14 @@ torch::Tensor averaged_by_caller(GraphNet& net, Engine& engine, int step, int ra
 
 TEST(Boundary, SaidByTheCallerIsTheCountedOne) {
   for (const int stage : {0, 1, 2, 3}) {
-    const GraphTrace expected = train_graph(run_of(counted), in_two_parts(stage));
-    EXPECT_EQ(difference(expected, train_graph(run_of(said_by_caller), in_two_parts(stage))), "");
-    EXPECT_EQ(difference(expected, train_graph(run_of(averaged_by_caller), in_two_parts(stage))),
+    const GraphTrace expected = train_graph(two_blocks_run(counted), in_two_parts(stage));
+    EXPECT_EQ(
+        difference(expected, train_graph(two_blocks_run(said_by_caller), in_two_parts(stage))), "");
+    EXPECT_EQ(
+        difference(expected, train_graph(two_blocks_run(averaged_by_caller), in_two_parts(stage))),
+        "");
+    EXPECT_EQ(difference(expected, train_graph(two_blocks_run(said_late), in_two_parts(stage))),
               "");
-    EXPECT_EQ(difference(expected, train_graph(run_of(said_late), in_two_parts(stage))), "");
   }
 }
 
@@ -100,7 +103,7 @@ TEST(Boundary, DoesNotChangeItsDistanceWithinAStep) {
     EXPECT_THROW(engine.core().set_accumulation_steps(0), ConfigError);
     return loss;
   };
-  train_graph(run_of(changes), in_two_parts(2));
+  train_graph(two_blocks_run(changes), in_two_parts(2));
 }
 
 TEST(Boundary, MayChangeItsDistance) {
@@ -108,8 +111,8 @@ TEST(Boundary, MayChangeItsDistance) {
     engine.core().set_accumulation_steps(2);
     return counted(net, engine, step, rank);
   };
-  EXPECT_EQ(difference(train_graph(run_of(counted), in_two_parts(0)),
-                       train_graph(run_of(longer), graph_options(0))),
+  EXPECT_EQ(difference(train_graph(two_blocks_run(counted), in_two_parts(0)),
+                       train_graph(two_blocks_run(longer), graph_options(0))),
             "");
 }
 
@@ -128,13 +131,13 @@ TEST(Boundary, AKeptGraphIsDifferentiatedAgain) {
     engine.step();
     return loss;
   };
-  const GraphTrace expected = train_graph(run_of(doubled), 0);
+  const GraphTrace expected = train_graph(two_blocks_run(doubled), 0);
   for (const int stage : {0, 1, 2, 3}) {
-    EXPECT_EQ(difference(expected, train_graph(run_of(twice), stage), 1e-6), "") << stage;
+    EXPECT_EQ(difference(expected, train_graph(two_blocks_run(twice), stage), 1e-6), "") << stage;
   }
 }
 
-torch::Tensor plain_step(GraphNet& net, Engine& engine, int step, int rank) {
+torch::Tensor one_plain_step(GraphNet& net, Engine& engine, int step, int rank) {
   torch::Tensor loss = net.loss(step, rank);
   engine.backward(loss);
   engine.step();
@@ -158,13 +161,13 @@ void descend(const std::vector<at::Tensor>& gradients) {
 
 TEST(CallersUpdate, OfMastersIsThatOfOurKernel) {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
-    GraphRun run = run_of(plain_step);
+    GraphRun run = two_blocks_run(one_plain_step);
     run.dtype = dtype;
     run.optimizer = SgdOptions{.lr = 0.1};
     const GraphTrace expected = train_graph(run, 0);
     run.train_step = [](GraphNet& net, Engine& engine, int step, int rank) {
       stepping = &engine.core();
-      return plain_step(net, engine, step, rank);
+      return one_plain_step(net, engine, step, rank);
     };
     for (const int stage : {0, 1, 2, 3}) {
       EngineOptions options = graph_options(stage);
@@ -178,17 +181,18 @@ TEST(CallersUpdate, OfMastersIsThatOfOurKernel) {
 TEST(ReleasedParameter, HasNoElementsWhereTheCallerWantsThat) {
   EngineOptions options = graph_options(3);
   options.empties_released = true;
-  const GraphRun run = run_of([](GraphNet& net, Engine& engine, int step, int rank) {
+  const GraphRun run = two_blocks_run([](GraphNet& net, Engine& engine, int step, int rank) {
     auto& two = dynamic_cast<TwoBlocks&>(net);
     EXPECT_EQ(two.a->up->weight.numel(), 0);
     EXPECT_EQ(two.gain.numel(), 6);  // of the root, which is never released
-    torch::Tensor loss = plain_step(net, engine, step, rank);
+    torch::Tensor loss = one_plain_step(net, engine, step, rank);
     EXPECT_EQ(two.a->up->weight.numel(), 0);
     const auto scope = engine.full_params();
     EXPECT_EQ(two.a->up->weight.dim(), 2);
     return loss;
   });
-  EXPECT_EQ(difference(train_graph(run_of(plain_step), 0), train_graph(run, options)), "");
+  EXPECT_EQ(difference(train_graph(two_blocks_run(one_plain_step), 0), train_graph(run, options)),
+            "");
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ struct OuterImpl : torch::nn::Module {
   Unit<BlockImpl> inner{nullptr};
 };
 
-struct NestedNet : GraphNet {
-  NestedNet() {
+struct NestedOrderNet : GraphNet {
+  NestedOrderNet() {
     for (const char* name : {"b", "a", "c"}) {
       units.push_back(register_module(name, Unit<OuterImpl>()));
       units.back()->checkpoint_activations();
@@ -100,7 +100,8 @@ TEST(ObservedOrder, KnowsUnitsInsideCheckpointedOnes) {
   const Counts expected{{"a", 2},       {"a.inner", 2}, {"b", 2},
                         {"b.inner", 2}, {"c", 2},       {"c.inner", 2}};
   for (const std::int64_t prefetch_numel : {0, 200, 100000}) {
-    EXPECT_EQ(gathers_of({.make = maker<NestedNet>()}, prefetch_numel), expected) << prefetch_numel;
+    EXPECT_EQ(gathers_of({.make = maker<NestedOrderNet>()}, prefetch_numel), expected)
+        << prefetch_numel;
   }
 }
 

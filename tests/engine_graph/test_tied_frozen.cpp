@@ -45,8 +45,8 @@ struct PairImpl : torch::nn::Module {
   Unit<ProjectionImpl> a{nullptr}, b{nullptr};
 };
 
-struct NestedNet : GraphNet {
-  NestedNet() {
+struct NestedTiedNet : GraphNet {
+  NestedTiedNet() {
     before = register_module("before", Unit<BlockImpl>(6));
     pair = register_module("pair", Unit<PairImpl>());
     after = register_module("after", Unit<BlockImpl>(6));
@@ -89,10 +89,10 @@ TEST(TiedParameters, OfTwoUnitsAreOfTheRoot) {
 }
 
 TEST(TiedParameters, OfUnitsInsideOneAreOfThatOne) {
-  expect_stages_equal({.make = maker<NestedNet>()});
-  expect_stages_equal({.make = maker<NestedNet>(), .ranks = 3});
+  expect_stages_equal({.make = maker<NestedTiedNet>()});
+  expect_stages_equal({.make = maker<NestedTiedNet>(), .ranks = 3});
   std::string unit;
-  train_graph(asking({.make = maker<NestedNet>(), .steps = 1}, "pair.a.weight", unit), 3);
+  train_graph(asking({.make = maker<NestedTiedNet>(), .steps = 1}, "pair.a.weight", unit), 3);
   EXPECT_EQ(unit, "pair");
 }
 

@@ -187,3 +187,21 @@ def groups_and_counts():
 
 def test_groups_and_counts_that_change():
     on_ranks(2, groups_and_counts)
+
+
+def answers():
+    """The little that scripts ask of DeepSpeed's engine, and what it says to the rest."""
+    engine = start(made(), settings(3, steps_per_print=7, scheduler={"type": "WarmupLR", "params": {}}))
+    assert (engine.steps_per_print(), engine.wall_clock_breakdown()) == (7, False)
+    assert (engine.optimizer_name(), engine.scheduler_name()) == ("AdamW", "WarmupLR")
+    weights = made(seed=6).state_dict()
+    engine.load_module_state_dict({"module": weights})
+    assert all(torch.equal(value, weights[name]) for name, value in full_weights(engine.module).items())
+    train(engine, 1)
+    with pytest.raises(AttributeError, match=r"neither the engine nor its module \(Net\) has 'allreduce_gradients'"):
+        engine.allreduce_gradients()
+    assert engine.blocks is engine.module.blocks and not hasattr(engine, "nothing")
+
+
+def test_what_an_engine_answers():
+    on_ranks(2, answers)
