@@ -4,9 +4,10 @@
 Exit 0 fine, 1 with one line per forgotten file.
 """
 import argparse
-import json
 import sys
 from pathlib import Path
+
+from compile_commands import compile_commands
 
 
 def main():
@@ -19,8 +20,7 @@ def main():
     if not database.is_file():
         print(f"tests built: {database} is missing; run 'make build' first")
         return 1
-    compiled = {Path(entry["directory"], entry["file"]).resolve()
-                for entry in json.loads(database.read_text())}
+    compiled = compile_commands(database)
     tests = sorted((root / "tests").rglob("test_*.cpp"))
     forgotten = [path for path in tests if path.resolve() not in compiled]
     for path in forgotten:

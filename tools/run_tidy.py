@@ -10,7 +10,6 @@ Exit 0 fine, 1 with the findings, 77 where clang-tidy is not installed.
 """
 import argparse
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -19,6 +18,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from compile_commands import compile_commands
 
 FOLDERS = ("zeroshard/base", "zeroshard/layout", "zeroshard/schedule", "zeroshard/config",
            "zeroshard/planner", "zeroshard/device", "zeroshard/comm", "zeroshard/monitor",
@@ -125,8 +126,7 @@ def main():
     if not database.is_file():
         print(f"tidy: {database} is missing; run 'make build' first")
         return 1
-    commands = {Path(entry["file"]): entry["command"] for entry in json.loads(database.read_text())}
-    work = list(batches(root, commands))
+    work = list(batches(root, compile_commands(database)))
     if not work:
         print("tidy: no source to check, so nothing was checked")
         return 1

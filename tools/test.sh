@@ -29,13 +29,13 @@ case $kind in
     begin "tests" "label unit"
     tools/run_ctest.sh build --label-regex '^unit$' ;;
   slow)
-    begin "slow tests" "several minutes"
-    tools/run_ctest.sh build --label-regex '^slow$' ;;
-  full)
     if command -v clang++ >/dev/null && compgen -G 'tests/fuzz/fuzz_*.cpp' >/dev/null; then
       begin "build fuzz targets" "clang, ASan and UBSan"
       tools/build.sh fuzz
     fi
+    begin "slow tests" "several minutes"
+    tools/run_ctest.sh build --label-regex '^slow$' ;;
+  full)
     begin "tests" "all but slow"
     tools/run_ctest.sh build --label-exclude '^slow$'
     begin "build with sanitizers" "ASan and UBSan, the torch-free tests"

@@ -200,14 +200,6 @@ std::unique_ptr<EngineCore> make_engine_core(const PythonConfig& config,
   return std::make_unique<EngineCore>(std::move(options), std::move(comm), settings.optimizer_kind);
 }
 
-py::list parameters_of(const EngineCore& engine, std::size_t unit) {
-  py::list all;
-  for (const NamedParameter& parameter : engine.core().unit(unit).parameters()) {
-    all.append(parameter.name);
-  }
-  return all;
-}
-
 }  // namespace
 
 void bind_engine_core(py::module_& module) {
@@ -237,7 +229,6 @@ void bind_engine_core(py::module_& module) {
       .def("leave_full", &EngineCore::leave_full)
       .def("use_outside",
            [](EngineCore& engine, std::size_t unit) { return engine.hooks().use_outside(unit); })
-      .def("is_under_way", [](EngineCore& engine) { return engine.hooks().is_under_way(); })
       .def("set_boundary",
            [](EngineCore& engine, std::optional<bool> boundary) {
              const py::gil_scoped_release others_run;
@@ -250,10 +241,6 @@ void bind_engine_core(py::module_& module) {
            })
       .def("at_boundary", [](EngineCore& engine) { return engine.core().at_boundary(); })
       .def("loss_scale", [](EngineCore& engine) { return engine.core().scaler().scale(); })
-      .def("units", [](EngineCore& engine) { return engine.core().units(); })
-      .def("unit_name",
-           [](EngineCore& engine, std::size_t unit) { return engine.core().unit(unit).name(); })
-      .def("unit_parameters", &parameters_of)
       .def("is_resident",
            [](EngineCore& engine, std::size_t unit) { return engine.core().unit(unit).resident(); })
       .def("without_gradient", [](EngineCore& engine) { return engine.core().without_gradient(); });

@@ -6,18 +6,8 @@
 #include "python/bindings/forward_hooks.h"
 #include "zeroshard/base/log.h"
 
-namespace zeroshard::python {
-namespace {
-
-LogLevel level_of(const std::string& name) { return parse_log_settings(name).level; }
-
-}  // namespace
-}  // namespace zeroshard::python
-
 PYBIND11_MODULE(_C, module) {
   using namespace zeroshard::python;
-  module.attr("torch_version") = ZEROSHARD_TORCH_VERSION;
-  module.attr("version") = ZEROSHARD_VERSION;
   bind_errors(module);
   bind_config(module);
   bind_monitors(module);
@@ -26,6 +16,4 @@ PYBIND11_MODULE(_C, module) {
   bind_forward_hooks(module);
   bind_engine_core(module);
   module.def("log_info", [](const std::string& line) { zeroshard::log_info("{}", line); });
-  module.def("set_log_level",
-             [](const std::string& name) { zeroshard::set_log_level(level_of(name)); });
 }
