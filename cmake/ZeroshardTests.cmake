@@ -20,6 +20,8 @@ function(_zeroshard_test_binary name label libraries)
   add_dependencies(${name} zeroshard_cli)
   if(label STREQUAL "torch" AND TARGET zeroshard_torch_headers)
     target_precompile_headers(${name} REUSE_FROM zeroshard_torch_headers)
+    # With these, to join files gains little; and one file's helper may be taken for another's.
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
     # Precompiled, the standard library's headers are no system headers to GCC 12's false alarms.
     target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
   endif()
