@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from zeroshard import _C
+from zeroshard.engine_registry import drop_all_engines
 from zeroshard.launch_variables import meet, rank_here, ranks_here, take_launch
 
 # One for gathers, one for reductions and one for the engine's own words: the order of messages in a
@@ -22,8 +23,6 @@ _idle_groups: list[list] = []  # of engines that are gone; making groups is coll
 
 def _leave_in_order() -> None:
     """At exit. Process groups have threads; where Python ends before they do, the process aborts."""
-    from zeroshard.engine import drop_all_engines
-
     drop_all_engines()
     _idle_groups.clear()
     if is_initialized():

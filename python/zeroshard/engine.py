@@ -11,7 +11,7 @@ from zeroshard import _C, distributed
 from zeroshard.checkpoint import CheckpointCalls
 from zeroshard.data import RankLoader
 from zeroshard.engine_facts import EngineFacts
-from zeroshard.engine_registry import EngineKeeper, destroy_engine_of, drop_all_engines, engine_of, engines
+from zeroshard.engine_registry import EngineKeeper, engines
 from zeroshard.engine_setup import EngineSetup
 from zeroshard.errors import StateError
 from zeroshard.gather import full_params
@@ -24,7 +24,6 @@ from zeroshard.sharded_parameter import ShardHome, make_sharded
 from zeroshard.step_report import StepReport
 from zeroshard.units import find_units
 
-__all__ = ["Engine", "destroy_engine_of", "drop_all_engines", "engine_of"]
 logger = logging.getLogger("zeroshard")
 
 
@@ -81,7 +80,11 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
             torch.cuda.set_device(self.device)  # the process group may be the user's
         self._freeze_what_is_not_trained()
         self.units = find_units(self.module)
-        self.parameter_ids = frozenset(id(parameter) for unit in self.units for parameter in unit.parameters.values())
+        self.places = {  # by parameter's id: its unit, and which of that it is
+            id(parameter): (number, index)
+            for number, unit in enumerate(self.units)
+            for index, parameter in enumerate(unit.parameters.values())
+        }
         self._meet_other_ranks()
         comm, self._groups = distributed.make_communicator(self.device, self.configuration.parsed.timeout_seconds)
         self.core = _C.EngineCore(self.configuration.parsed, comm, self._core_settings())
@@ -196,8 +199,7 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
     # --- parameters -------------------------------------------------------------------------------
     def take_over_parameters(self, parameters: list[nn.Parameter], modifier_rank: int) -> None:
         """Somebody has written parameters that are whole on every rank: masters follow. Collective."""
-        wanted = {id(parameter) for parameter in parameters}
-        units = [i for i, unit in enumerate(self.units) if any(id(p) in wanted for p in unit.parameters.values())]
+        units = sorted({self.places[id(parameter)][0] for parameter in parameters})
         self.core.enter_full(units)
         self.core.leave_full(units, True, modifier_rank)
 

@@ -26,7 +26,7 @@ class EngineFacts:
         return self.configuration.parsed.stage
 
     def zero_optimization(self) -> bool:
-        return self.configuration.parsed.stage > 0
+        return self.configuration.parsed.shards_optimizer
 
     def zero_optimization_partition_weights(self) -> bool:
         return self.configuration.parsed.shards_parameters

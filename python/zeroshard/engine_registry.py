@@ -10,7 +10,7 @@ engines: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
 def engine_of(parameter: nn.Parameter) -> Any:
     """The engine that has this parameter, if any."""
     for engine in list(engines.values()):
-        if id(parameter) in engine.parameter_ids:
+        if id(parameter) in engine.places:
             return engine
     return None
 
@@ -41,5 +41,5 @@ def destroy_engine_of(module: nn.Module) -> None:
     around this one or inside it too."""
     wanted = {id(parameter) for parameter in module.parameters()}
     for engine in list(engines.values()):
-        if not wanted.isdisjoint(engine.parameter_ids):
+        if not wanted.isdisjoint(engine.places):
             engine.destroy()

@@ -1,12 +1,12 @@
 """How an engine comes to be: what is trained, what all ranks agree on, whose memory the parameters get."""
 import itertools
 import os
-from typing import Any
 
 import torch
 from torch import nn
 
 from zeroshard import _C, distributed
+from zeroshard.agreement import of_all_ranks
 from zeroshard.errors import ConfigError
 from zeroshard.gather import EngineHome
 from zeroshard.optimizer import ShardSteps, kernel_of
@@ -41,8 +41,7 @@ class EngineSetup:
             for unit in self.units
             for name, p in unit.parameters.items()
         ]
-        everybody: list[Any] = [None] * distributed.world_size()
-        torch.distributed.all_gather_object(everybody, (self._runs_aside, mine))
+        everybody = of_all_ranks((self._runs_aside, mine))
         self._runs_aside = all(runs_aside for runs_aside, _ in everybody)
         for rank, (_, theirs) in enumerate(everybody):
             for one, other in itertools.zip_longest(everybody[0][1], theirs, fillvalue="nothing more"):

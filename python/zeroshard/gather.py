@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from zeroshard.engine_registry import engine_of
 from zeroshard.errors import StateError
 from zeroshard.sharded_parameter import ShardedParameter, ShardHome, ZeroParamStatus
 
@@ -24,6 +25,11 @@ class EngineHome:
     @property
     def engine(self) -> Any:
         return self._engine()
+
+    def gather_for_use(self) -> bool:
+        """Until the module that runs now ends. False where none runs, or the engine is gone."""
+        engine = self.engine
+        return engine is not None and engine.core.use_outside(self.unit)
 
 
 def _sharded_in(params: Any) -> list[ShardedParameter]:
@@ -120,8 +126,6 @@ def full_params(
 
     `modifier_rank`: the rank whose writes become everybody's, masters included.
     """
-    from zeroshard.engine import engine_of
-
     if isinstance(params, torch.Tensor):
         params = [params]
     given = list(params.parameters() if isinstance(params, nn.Module) else params)

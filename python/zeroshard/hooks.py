@@ -33,7 +33,7 @@ class GuardedParameters(dict):
 def _for_use(parameter: nn.Parameter | None) -> nn.Parameter | None:
     if parameter is not None and parameter.numel() == 0:
         home = getattr(parameter, "zs_home", None)
-        if not (isinstance(home, EngineHome) and home.engine is not None and home.engine.core.use_outside(home.unit)):
+        if not (isinstance(home, EngineHome) and home.gather_for_use()):
             watch(parameter)
     return parameter
 

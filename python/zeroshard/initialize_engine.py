@@ -7,7 +7,8 @@ from torch import nn
 
 from zeroshard import distributed
 from zeroshard.data import RankLoader
-from zeroshard.engine import Engine, destroy_engine_of
+from zeroshard.engine import Engine
+from zeroshard.engine_registry import destroy_engine_of
 from zeroshard.errors import ConfigError
 from zeroshard.optimizer import ZeroOptimizer
 from zeroshard.parameter_groups import listed, make_optimizer

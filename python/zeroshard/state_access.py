@@ -11,7 +11,8 @@ import torch.distributed as dist
 from torch import nn
 
 from zeroshard import distributed
-from zeroshard.engine import Engine, engine_of
+from zeroshard.engine import Engine
+from zeroshard.engine_registry import engine_of
 from zeroshard.errors import StateError
 from zeroshard.optimizer import kernel_of
 
@@ -48,11 +49,10 @@ def _place(parameter: nn.Parameter) -> _Place | None:
     engine = engine_of(parameter)
     if engine is None or not parameter.requires_grad or engine.optimizer is None:
         return None
-    for unit, found in enumerate(engine.units):
-        for index, (name, each) in enumerate(found.parameters.items()):
-            if each is parameter and engine.core.has_state(unit, index, "master"):
-                return _Place(engine, unit, index, name, getattr(parameter, "ds_shape", parameter.shape))
-    return None
+    unit, index = engine.places[id(parameter)]
+    if not engine.core.has_state(unit, index, "master"):
+        return None
+    return _Place(engine, unit, index, list(engine.units[unit].parameters)[index], getattr(parameter, "ds_shape", parameter.shape))
 
 
 def _place_to_write(parameter: nn.Parameter) -> _Place:

@@ -65,9 +65,8 @@ def _watched_in(values: Any) -> Iterator[WatchedParameter]:
 def _gather_for_use(parameter: WatchedParameter) -> bool:
     """Whether it has its elements now, which it gets where a module runs."""
     home = parameter.zs_home
-    engine = home.engine if isinstance(home, EngineHome) else None
     with torch._C.DisableTorchFunctionSubclass():
-        if parameter.numel() != parameter.ds_numel and (engine is None or not engine.core.use_outside(home.unit)):
+        if parameter.numel() != parameter.ds_numel and not (isinstance(home, EngineHome) and home.gather_for_use()):
             return False
     parameter.__class__ = ShardedParameter
     return True

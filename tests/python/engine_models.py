@@ -1,6 +1,7 @@
 """Small models that are awkward for an engine, and two ways to train them: with the engine, and by plain torch on one rank."""
 import contextlib
 import dataclasses
+import logging
 
 import torch
 from torch import nn
@@ -91,6 +92,23 @@ def every_leaf_a_unit(minimum=1):
         yield
     finally:
         units.MINIMUM_NUMEL = before
+
+
+@contextlib.contextmanager
+def logged(level=logging.NOTSET):
+    """What the package's logger says meanwhile, a list of sentences."""
+    class Keeps(logging.Handler):
+        def emit(self, record):
+            said.append(record.getMessage())
+
+    said = []
+    logger, handler = logging.getLogger("zeroshard"), Keeps()
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(handler)
 
 
 def full_weights(module):

@@ -4,7 +4,7 @@ import logging
 import pytest
 import torch
 import zeroshard
-from engine_models import Net, made, next_token_loss, settings, start, tokens_of, train
+from engine_models import Net, logged, made, next_token_loss, settings, start, tokens_of, train
 from engine_ranks import on_ranks
 from torch import nn
 from zeroshard import distributed
@@ -88,22 +88,12 @@ def engines():
 
 def told_on_rank_0():
     """What got no gradient in the first step, and what no group has: said once, by name or number."""
-    class Keeps(logging.Handler):
-        def emit(self, record):
-            said.append(record.getMessage())
-
-    said = []
-    logger, handler = logging.getLogger("zeroshard"), Keeps()
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
+    with logged(logging.INFO) as said:
         model = made(depth=4)
         model.how = lambda block, x: x if block in (model.blocks[1], model.blocks[2]) else block(x)
         engine = start(model, settings(3), model_parameters=[p for p in model.parameters() if p is not model.gain])
         train(engine, 3)
         engine.destroy()
-    finally:
-        logger.removeHandler(handler)
     return said
 
 

@@ -1,14 +1,13 @@
 """Checkpoints: schedules and client states come back as they were; what does not fit, or fails on one rank, is said on all."""
 import collections
 import copy
-import logging
 import resource
 from pathlib import Path
 
 import pytest
 import torch
 import zeroshard
-from engine_models import full_weights, made, settings, start, train
+from engine_models import full_weights, logged, made, settings, start, train
 from engine_ranks import on_ranks
 from safetensors.torch import load_file, save_file
 from torch import optim
@@ -199,16 +198,9 @@ def test_weights_that_do_not_fit_are_named(tmp_path):
 
 
 def nothing_there(folder):
-    class Keeps(logging.Handler):
-        def emit(self, record):
-            said.append(record.getMessage())
-
-    said = []
-    logger, handler = logging.getLogger("zeroshard"), Keeps()
-    logger.addHandler(handler)
-    engine = start(made(), settings(1))
-    assert engine.load_checkpoint(folder) == (None, None)
-    logger.removeHandler(handler)
+    with logged() as said:
+        engine = start(made(), settings(1))
+        assert engine.load_checkpoint(folder) == (None, None)
     assert len([line for line in said if "no checkpoint in" in line]) == (1 if distributed.rank() == 0 else 0), said
     engine.destroy()
 

@@ -15,13 +15,10 @@ def clone_tensors_for_torch_save(item: Any, device: Any = "cpu") -> Any:
     saved as it is it would bring all its neighbours along.
     """
     import torch
+    from zeroshard.map_tensors import map_tensors
 
-    if torch.is_tensor(item):
-        detached = item.detach()
+    def copied(tensor: torch.Tensor) -> torch.Tensor:
+        detached = tensor.detach()
         return detached.clone() if detached.device == torch.device(device) else detached.to(device)
-    if isinstance(item, dict):
-        return type(item)((key, clone_tensors_for_torch_save(value, device)) for key, value in item.items())
-    if isinstance(item, (list, tuple)):
-        copies = [clone_tensors_for_torch_save(value, device) for value in item]
-        return type(item)(*copies) if hasattr(item, "_fields") else type(item)(copies)
-    return item
+
+    return map_tensors(item, copied)
