@@ -9,6 +9,27 @@ find_package(GTest REQUIRED)
 include(GoogleTest)
 add_custom_target(zeroshard_unit_tests)
 
+# A third less to compile than with all optimisations, and tests run as long.
+function(zeroshard_compile_tests_fast name)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
+# torch's headers are most of the compile time of a file: read once for all tests and their helpers.
+function(zeroshard_precompile_torch name)
+  zeroshard_compile_tests_fast(${name})
+  if(NOT TARGET zeroshard_torch_headers)
+    return()
+  endif()
+  target_precompile_headers(${name} REUSE_FROM zeroshard_torch_headers)
+  target_link_libraries(${name} PRIVATE GTest::gtest)  # among those headers, with its macros
+  # With these, to join files gains little; and one file's helper may be taken for another's.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  target_compile_options(${name} PRIVATE
+    -fPIE  # as the executable that the headers were compiled for
+    # Precompiled, the standard library's headers are no system headers to GCC 12's false alarms.
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
+endfunction()
+
 function(_zeroshard_test_binary name label libraries)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE zeroshard::core zeroshard_flags ${libraries}
@@ -18,14 +39,8 @@ function(_zeroshard_test_binary name label libraries)
     ZEROSHARD_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     ZEROSHARD_BINARY="$<TARGET_FILE:zeroshard_cli>")
   add_dependencies(${name} zeroshard_cli)
-  if(label STREQUAL "torch" AND TARGET zeroshard_torch_headers)
-    target_precompile_headers(${name} REUSE_FROM zeroshard_torch_headers)
-    # With these, to join files gains little; and one file's helper may be taken for another's.
-    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
-    # Precompiled, the standard library's headers are no system headers to GCC 12's false alarms.
-    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
-  endif()
   if(label STREQUAL "unit")
+    zeroshard_compile_tests_fast(${name})
     add_dependencies(zeroshard_unit_tests ${name})
   endif()
   # Names by number, not by parameter: a printed parameter may hold an address, new in each run.
@@ -43,7 +58,13 @@ function(zeroshard_add_tests area)
   list(FILTER slow INCLUDE REGEX "_slow\\.cpp$")
   list(FILTER sources EXCLUDE REGEX "_slow\\.cpp$")
   _zeroshard_test_binary(test_${area} ${arg_LABEL} "${arg_LIBRARIES}" ${sources})
+  if(arg_LABEL STREQUAL "torch")
+    zeroshard_precompile_torch(test_${area})
+  endif()
   if(slow)
     _zeroshard_test_binary(test_${area}_slow slow "${arg_LIBRARIES}" ${slow})
+    if(arg_LABEL STREQUAL "torch")
+      zeroshard_precompile_torch(test_${area}_slow)
+    endif()
   endif()
 endfunction()

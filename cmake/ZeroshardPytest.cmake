@@ -1,0 +1,44 @@
+# zeroshard_add_pytests(TOGETHER <area>... ALONE <name>...)
+# Every test_*.py of the calling folder, run by pytest. Those named test_<area>_*.py of an area in
+# TOGETHER are one ctest, `python.<area>`: to start ranks that import torch takes as long as a test.
+# Every other file is one, `python.<name>`, and those named *_slow.py are labelled `slow`.
+# ALONE names ctests that nothing may run beside.
+#
+# Where the package is built they fail without it; they are skipped (77) where this interpreter lacks
+# what tools/requirements/python_tests.txt names.
+
+function(_zeroshard_pytest name label alone)
+  # They start two ranks, which wait for disk and for each other half of the time.
+  set(processors 1)
+  if(name IN_LIST alone)
+    set(processors 2)
+  endif()
+  add_test(NAME python.${name} WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
+    COMMAND "${ZeroshardTorch_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/run_pytest.py" ${ARGN})
+  set_tests_properties(python.${name} PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77
+    TIMEOUT 3600 PROCESSORS ${processors}
+    ENVIRONMENT "ZEROSHARD_BUILD_DIR=${PROJECT_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
+endfunction()
+
+function(zeroshard_add_pytests)
+  cmake_parse_arguments(arg "" "" "TOGETHER;ALONE" ${ARGN})
+  file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/test_*.py")
+  set(slow ${scripts})
+  list(FILTER slow INCLUDE REGEX "_slow\\.py$")
+  list(REMOVE_ITEM scripts ${slow})
+  foreach(area IN LISTS arg_TOGETHER)
+    set(of_area ${scripts})
+    list(FILTER of_area INCLUDE REGEX "/test_${area}_[a-z0-9_]+\\.py$")
+    list(REMOVE_ITEM scripts ${of_area})
+    _zeroshard_pytest(${area} python "${arg_ALONE}" ${of_area})
+  endforeach()
+  foreach(script IN LISTS scripts slow)
+    string(REGEX MATCH "test_([a-z0-9_]+)\\.py$" _ "${script}")
+    set(name ${CMAKE_MATCH_1})
+    if(name MATCHES "_slow$")
+      _zeroshard_pytest(${name} slow ${name} ${script})
+    else()
+      _zeroshard_pytest(${name} python "${arg_ALONE}" ${script})
+    endif()
+  endforeach()
+endfunction()
