@@ -146,10 +146,9 @@ void restore_scaler(EngineCore& engine, const py::dict& saved) {
        .hysteresis_left = saved["hysteresis_left"].cast<std::int64_t>()});
 }
 
-// Masters were written: parameters follow, on all ranks. Collective.
-void adopt_masters(EngineCore& engine) {
+void adopt_masters(EngineCore& engine, std::optional<std::size_t> unit) {
   const py::gil_scoped_release others_run;
-  engine.core().adopt_masters();
+  engine.core().adopt_masters(unit);
 }
 
 py::dict memory_of(EngineCore& engine) {
@@ -181,7 +180,7 @@ void bind_engine_states(py::class_<EngineCore>& type) {
       .def("set_steps", &set_steps)
       .def("scaler_state", &scaler_state)
       .def("restore_scaler", &restore_scaler)
-      .def("adopt_masters", &adopt_masters)
+      .def("adopt_masters", &adopt_masters, py::arg("unit") = py::none())
       .def("memory", &memory_of)
       .def("master_segments", &master_segments)
       .def("wait_for_gradients", [](EngineCore& engine) {

@@ -4,6 +4,7 @@
 #include "python/bindings/config.h"
 #include "python/bindings/engine_core.h"
 #include "python/bindings/forward_hooks.h"
+#include "python/bindings/guarded_parameters.h"
 #include "zeroshard/base/log.h"
 
 PYBIND11_MODULE(_C, module) {
@@ -14,6 +15,7 @@ PYBIND11_MODULE(_C, module) {
   bind_schedules(module);
   bind_communicator(module);
   bind_forward_hooks(module);
+  bind_guarded_parameters(module);
   bind_engine_core(module);
   module.def("log_info", [](const std::string& line) { zeroshard::log_info("{}", line); });
 }

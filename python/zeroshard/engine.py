@@ -10,6 +10,7 @@ from torch import nn
 from zeroshard import _C, distributed
 from zeroshard.checkpoint import CheckpointCalls
 from zeroshard.data import RankLoader
+from zeroshard.engine_absent import no_such_attribute
 from zeroshard.engine_facts import EngineFacts
 from zeroshard.engine_registry import EngineKeeper, engines
 from zeroshard.engine_setup import EngineSetup
@@ -246,8 +247,7 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
         try:
             return getattr(self.module, name)
         except AttributeError:
-            model = type(self.module).__name__
-            raise AttributeError(f"neither the engine nor its module ({model}) has '{name}'", name=name, obj=self) from None
+            raise AttributeError(no_such_attribute(name, type(self.module).__name__), name=name, obj=self) from None
 
     def __dir__(self) -> list[str]:
         return sorted(set(super().__dir__()) | set(dir(self.module)))

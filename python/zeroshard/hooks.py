@@ -11,13 +11,16 @@ from zeroshard.units import Unit
 from zeroshard.watched_parameter import watch
 
 
-class GuardedParameters(dict):
+class GuardedParameters(_C.ParameterLookup):
     """A module's parameters. One that is looked up while it is released, by whatever module, is gathered
     for as long as the module that reads it runs. One that is listed (often for its dtype), or looked up
     where no module runs, is gathered only if it is computed with."""
 
-    def __getitem__(self, name: str) -> nn.Parameter | None:
-        return _for_use(super().__getitem__(name))
+    def use_released(self, parameter: nn.Parameter) -> nn.Parameter:
+        home = getattr(parameter, "zs_home", None)
+        if not (isinstance(home, EngineHome) and home.gather_for_use()):
+            watch(parameter)
+        return parameter
 
     def items(self) -> Any:
         return _watching(super().items(), lambda item: item[1])
@@ -28,14 +31,6 @@ class GuardedParameters(dict):
     def __deepcopy__(self, memo: dict) -> dict[str, Any]:
         """A copied module is not the engine's."""
         return copy.deepcopy(dict(self), memo)
-
-
-def _for_use(parameter: nn.Parameter | None) -> nn.Parameter | None:
-    if parameter is not None and parameter.numel() == 0:
-        home = getattr(parameter, "zs_home", None)
-        if not (isinstance(home, EngineHome) and home.gather_for_use()):
-            watch(parameter)
-    return parameter
 
 
 def _watching(entries: Any, parameter_of: Callable[[Any], nn.Parameter | None]) -> Any:

@@ -185,7 +185,7 @@ def _write(parameter: nn.Parameter, kind: Any, value: torch.Tensor) -> None:
     for begin, part in parts:
         part.copy_(flat[begin : begin + part.numel()])
     if isinstance(kind, _Master):
-        place.engine.core.adopt_masters()
+        place.engine.core.adopt_masters(place.unit)
 
 
 def safe_get_full_fp32_param(param: nn.Parameter) -> torch.Tensor | None:

@@ -176,6 +176,24 @@ def copied_module(stage):
     engine.destroy()
 
 
+def saved_module(stage):
+    """torch.save of a module, hooks and all, is a module that computes by itself."""
+    engine = start(made(), settings(stage))
+    stream = io.BytesIO()
+    with zeroshard.full_params(engine.module):
+        torch.save(engine.module.blocks[0], stream)
+    stream.seek(0)
+    loaded = torch.load(stream, weights_only=False)
+    plain, x = made().blocks[0], torch.ones(2, 11)
+    loaded(x).sum().backward()
+    plain(x).sum().backward()
+    assert all(type(p) is nn.Parameter for p in loaded.parameters())
+    assert all(torch.equal(p.grad, q.grad) for p, q in zip(loaded.parameters(), plain.parameters(), strict=True))
+    train(engine, 1)
+    assert torch.equal(loaded(x), plain(x))
+    engine.destroy()
+
+
 def test_copies_of_parameters_are_plain():
     on_ranks(RANKS, copies)
 
@@ -183,6 +201,7 @@ def test_copies_of_parameters_are_plain():
 @pytest.mark.parametrize("stage", [2, 3])
 def test_a_copied_module_is_a_plain_one(stage):
     on_ranks(RANKS, copied_module, stage)
+    on_ranks(RANKS, saved_module, stage)
 
 
 def test_nothing_to_gather():

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("zeroshard", reason="the package is not built", exc_type=ImportError)
 from zeroshard.launcher import cli, remote, run_ranks
 from zeroshard.launcher.arguments import parse
-from zeroshard.launcher.job import Job, RunError, cores_in, rank_command, rank_environment, usable_cpus
+from zeroshard.launcher.job import Job, RunError, below_torchrun, cores_in, rank_command, rank_environment, usable_cpus
 
 
 @pytest.fixture
@@ -43,6 +43,18 @@ def test_options_of_the_program(script, monkeypatch):
     job = started(monkeypatch, "--num_gpus=2", "--no_python", "--bind_core_list", "0-2,5", "sh")
     assert (job.kind, job.cores) == ("program", (0, 1, 2, 5)) and rank_command(job, 0)[0] == "sh"
     assert rank_environment(job, 0, 1, {})["OMP_NUM_THREADS"] == "2"
+
+
+def test_torchrun_underneath(script, monkeypatch):
+    job = started(monkeypatch, "--launcher", "torchrun", "--num_gpus", "2", "--module", "pkg.train", "--lr", "1")
+    below = below_torchrun(job, 77)
+    assert job.torchrun and rank_command(below, 0)[1:] == [
+        "-m", "torch.distributed.run", "--nnodes", "1", "--node_rank", "0", "--nproc_per_node", "2", "--master_addr", "127.0.0.1",
+        "--master_port", "77", "-m", "pkg.train", "--lr", "1"]
+    assert rank_environment(below, 0, 77, {})["OMP_NUM_THREADS"] == str(max(usable_cpus() // 2, 1))
+    (script / "hosts").write_text("node1 slots=2\nnode2 slots=2\n")
+    commands = started(monkeypatch, "--launcher", "torchrun", "--hostfile", "hosts", "train.py")
+    assert all("--torchrun" in " ".join(command.words) for command in commands.values())
 
 
 def test_devices(script, monkeypatch):
@@ -111,6 +123,7 @@ def test_one_host_s_part_without_ssh(script, monkeypatch):
     ("--launcher_args -v train.py", "--launcher_args is not part of ZeroShard"),
     ("--launcher slurm train.py", "--launcher slurm is not part of ZeroShard; instead: srun"),
     ("--launcher openmpi train.py", "instead: mpirun ... zeroshard run"),
+    ("--launcher torchrun --num_gpus 1 --enable_each_rank_log logs train.py", "torchrun neither binds ranks to cores"),
     ("--launcher magic train.py", "--launcher magic is not known"),
     ("--include a --num_gpus 1 train.py", "choose one way"),
     ("--module --no_python train.py", "a module is Python's"),

@@ -260,6 +260,22 @@ dist.destroy_process_group()
     assert (code, out) == (0, "3\n3\n"), err
 
 
+def test_torchrun_starts_them(ranks):
+    """Our `deepspeed` and the rank's share of the cores are there as without it."""
+    program = """
+import os, sys, deepspeed
+assert "TORCHELASTIC_RUN_ID" in os.environ
+line = f"{os.environ['RANK']} of {os.environ['WORLD_SIZE']}: {deepspeed.__name__}, {os.environ['OMP_NUM_THREADS']}, {sys.argv[1]}"
+os.write(1, line.encode() + b"\\n")
+sys.exit(3 if sys.argv[1] == "fail" and os.environ["RANK"] == "1" else 0)
+"""
+    cpus = max(len(os.sched_getaffinity(0)) // 2, 1)
+    code, out, err = finish(ranks("--ranks 2 --torchrun program.py go", program), 120)
+    assert (code, sorted(out.splitlines())) == (0, [f"{rank} of 2: zeroshard.deepspeed, {cpus}, go" for rank in range(2)]), err
+    code, _, err = finish(ranks("--ranks 2 --torchrun program.py fail", program), 120)
+    assert code == 1 and "exitcode  : 3" in err
+
+
 def test_two_hosts_that_are_both_this_one(tmp_path, monkeypatch):
     """zs-deepspeed with an ssh of our own, which runs in place of the host named."""
     pytest.importorskip("zeroshard", exc_type=ImportError)

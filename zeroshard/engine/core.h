@@ -124,8 +124,8 @@ class Core {
   // over what was written into them, by all ranks or by rank `from`.
   void gather_full(std::size_t unit);
   void release_full(std::size_t unit, bool changed, int from = -1);
-  // Masters were written by each rank: parameters follow, on all ranks. Collective.
-  void adopt_masters();
+  // Masters were written by each rank: parameters follow, of one unit or all. Collective.
+  void adopt_masters(std::optional<std::size_t> only = {});
   // Blocks until what backward has brought so far is reduced.
   void finish_reductions();
   // Every rank writes what it holds; masters follow. No message.

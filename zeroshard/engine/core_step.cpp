@@ -261,12 +261,13 @@ void Core::release_full(std::size_t unit, bool changed, int from) {
   gatherer_->trim();
 }
 
-void Core::adopt_masters() {
+void Core::adopt_masters(std::optional<std::size_t> only) {
   const std::lock_guard lock(mutex_);
   const at::NoGradGuard no_grad;
   gatherer_->finish_phase();
   gatherer_->wait_for_all();
   for (std::size_t unit = 0; unit < flat_.size(); ++unit) {
+    if (unit != only.value_or(unit)) continue;
     states_->write_parameters(unit);
     if (stage_.optimizer_states == Placement::sharded) gatherer_->refresh(unit);
   }

@@ -73,7 +73,8 @@ def add_host_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no_ssh_check", action="store_true", help="nothing: no host is tried beforehand")
     group.add_argument("--ssh_port", type=int, default=0, help="where ssh listens on the hosts")
     group.add_argument("--force_multi", action="store_true", help="use ssh for a single host too")
-    group.add_argument("--launcher", default="pdsh", help="pdsh (we use ssh, one per host)")
+    group.add_argument("--launcher", default="pdsh",
+                       help="pdsh: we reach the hosts by ssh and start the ranks ourselves; torchrun: it starts them")
     group.add_argument("--venv_script", default="", help="read by each host's shell first")
 
 
@@ -111,5 +112,5 @@ def check_launcher(name: str) -> None:
     name = name.lower()
     if name in OTHER_LAUNCHERS:
         raise RunError(f"--launcher {name} is not part of ZeroShard; instead: {OTHER_LAUNCHERS[name]}")
-    if name not in ("pdsh", "ssh"):
+    if name not in ("pdsh", "ssh", "torchrun"):
         raise RunError(f"--launcher {name} is not known; leave it out: the hosts are reached by ssh")

@@ -40,7 +40,8 @@ def base_job(given: argparse.Namespace) -> Job:
         log_folder=given.enable_each_rank_log,
         cores=cores,
         master_addr=given.master_addr or "127.0.0.1",
-        master_port=given.master_port)
+        master_port=given.master_port,
+        torchrun=given.launcher.lower() == "torchrun")
 
 
 def chosen_hosts(given: argparse.Namespace) -> host_lists.Devices | None:

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Mapping, Sequence
 
@@ -44,6 +44,8 @@ class Job:
     cores: tuple[int, ...] = ()  # shared out among the ranks, in this order
     end_with_stdin: bool = False
     joined: bool = False  # an outer launcher has started the other ranks
+    torchrun: bool = False  # starts the ranks, instead of us
+    threads: int = 0  # of each rank, for OpenMP; 0: its share of this host's cores
 
 
 # What a rank is started with.
@@ -60,12 +62,23 @@ def rank_command(job: Job, index: int) -> list[str]:
     return [sys.executable, *start, *how, *words]
 
 
+def below_torchrun(job: Job, port: int) -> Job:
+    """One process: torchrun, which starts this host's ranks. It passes no --local_rank; LOCAL_RANK it sets."""
+    options = {"--nnodes": job.nodes, "--node_rank": job.node_rank, "--nproc_per_node": job.ranks,
+               "--master_addr": job.master_addr, "--master_port": port}
+    how = {"script": [], "module": ["-m"], "program": ["--no_python"]}[job.kind]
+    words = [word for name, value in options.items() for word in (name, str(value))]
+    return replace(job, command=(sys.executable, "-m", "torch.distributed.run", *words, *how, *job.command),
+                   kind="program", ranks=1, local_rank_argument=False, torchrun=False,
+                   threads=max(usable_cpus() // job.ranks, 1))
+
+
 def rank_environment(job: Job, index: int, port: int, environ: Mapping[str, str]) -> dict[str, str]:
     """All variables of this host's rank `index`."""
     env = dict(environ)
     if not job.joined:
         env = {name: text for name, text in env.items() if not name.startswith(OUTER_LAUNCHER)}
-    cores = len(cores_of(job, index)) or usable_cpus() // job.ranks
+    cores = job.threads or len(cores_of(job, index)) or usable_cpus() // job.ranks
     env.setdefault("OMP_NUM_THREADS", str(max(cores, 1)))
     env["PYTHONPATH"] = python_path(environ)
     if job.devices:
@@ -131,6 +144,9 @@ def check(job: Job) -> None:
     if job.cores and len(job.cores) < job.ranks:
         raise RunError(f"{len(job.cores)} cores for {job.ranks} ranks to be bound to; "
                        "start fewer ranks, or leave out the binding")
+    if job.torchrun and (job.cores or job.log_folder):
+        raise RunError("torchrun neither binds ranks to cores nor writes our logs; leave out --launcher torchrun, "
+                       "or --bind_cores_to_rank, --bind_core_list and --enable_each_rank_log")
 
 
 def job_parser() -> argparse.ArgumentParser:
@@ -150,6 +166,7 @@ def job_parser() -> argparse.ArgumentParser:
     parser.add_argument("--module", action="store_true", help="the command is a module")
     parser.add_argument("--no_python", action="store_true", help="the command is a program")
     parser.add_argument("--local_rank_argument", action="store_true", help="pass --local_rank=K")
+    parser.add_argument("--torchrun", action="store_true", help="let torchrun start the ranks")
     parser.add_argument("--end_with_stdin", action="store_true", help="end when standard input does")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     return parser
@@ -171,7 +188,7 @@ def job_from(words: Sequence[str], environ: Mapping[str, str]) -> Job:
         master_port=given.master_port or (int(environ.get("MASTER_PORT", 0)) if many else 0),
         devices=given.devices, local_rank_argument=given.local_rank_argument,
         log_folder=given.log_folder, cores=cores_in(given.cores),
-        end_with_stdin=given.end_with_stdin, joined=given.join is not None)
+        end_with_stdin=given.end_with_stdin, joined=given.join is not None, torchrun=given.torchrun)
 
 
 def words_of(job: Job) -> list[str]:
@@ -182,7 +199,8 @@ def words_of(job: Job) -> list[str]:
         "--master_addr": job.master_addr, "--master_port": job.master_port, "--devices": job.devices,
         "--log_folder": job.log_folder, "--cores": ",".join(map(str, job.cores))}
     flags = {"--module": job.kind == "module", "--no_python": job.kind == "program",
-             "--local_rank_argument": job.local_rank_argument, "--end_with_stdin": job.end_with_stdin}
+             "--local_rank_argument": job.local_rank_argument, "--end_with_stdin": job.end_with_stdin,
+             "--torchrun": job.torchrun}
     words = [word for name, value in options.items() if value != "" for word in (name, str(value))]
     return words + [flag for flag, on in flags.items() if on] + list(job.command)
 

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import IO, Iterable, NoReturn, Sequence
 
 if __package__:
-    from .job import Job, RunError, check, cores_of, job_from, rank_command, rank_environment
+    from .job import Job, RunError, below_torchrun, check, cores_of, job_from, rank_command, rank_environment
 else:  # Python has followed links to find this folder, and a build's package is made of links
     sys.path[0] = os.path.dirname(os.path.abspath(__file__))
-    from job import Job, RunError, check, cores_of, job_from, rank_command, rank_environment
+    from job import Job, RunError, below_torchrun, check, cores_of, job_from, rank_command, rank_environment
 
 TIME_TO_END = 5.0  # seconds between SIGTERM and SIGKILL
 LOOK_EVERY = 0.25  # seconds; children and signals wake us at once, only stdin must be looked at
@@ -205,6 +205,7 @@ def run(job: Job) -> int:
     check(job)
     with reserve_port() as reserved:
         port = job.master_port or reserved.getsockname()[1]
+        job = below_torchrun(job, port) if job.torchrun else job
         if job.ranks == 1 and not (job.log_folder or job.end_with_stdin or job.cores):
             become(job, port)
         return Ranks(job, port).wait()

@@ -1,0 +1,35 @@
+// A module's dictionary of parameters: every look-up of a forward comes here, so it runs no Python
+// as long as the parameter has its elements.
+#include "python/bindings/guarded_parameters.h"
+
+#include <array>
+
+#include "python/bindings/python_tensors.h"
+
+namespace zeroshard::python {
+namespace {
+
+PyObject* look_up(PyObject* self, PyObject* name) {
+  PyObject* found = PyDict_Type.tp_as_mapping->mp_subscript(self, name);
+  if (found == nullptr || !is_tensor(found) || tensor_of(found).numel() != 0) return found;
+  const auto released = py::reinterpret_steal<py::object>(found);
+  static PyObject* const use = PyUnicode_InternFromString("use_released");
+  return PyObject_CallMethodOneArg(self, use, released.ptr());
+}
+
+}  // namespace
+
+void bind_guarded_parameters(py::module_& module) {
+  std::array slots = {PyType_Slot{Py_mp_subscript, reinterpret_cast<void*>(look_up)},
+                      PyType_Slot{0, nullptr}};
+  PyType_Spec spec = {.name = "zeroshard._C.ParameterLookup",
+                      .basicsize = 0,  // of a dict
+                      .itemsize = 0,
+                      .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                      .slots = slots.data()};
+  PyObject* type = PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(&PyDict_Type));
+  if (type == nullptr) throw py::error_already_set();
+  module.attr("ParameterLookup") = py::reinterpret_steal<py::object>(type);
+}
+
+}  // namespace zeroshard::python
