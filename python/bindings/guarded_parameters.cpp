@@ -4,17 +4,23 @@
 
 #include <array>
 
+#include <torch/csrc/Exceptions.h>
+
 #include "python/bindings/python_tensors.h"
 
 namespace zeroshard::python {
 namespace {
 
 PyObject* look_up(PyObject* self, PyObject* name) {
-  PyObject* found = PyDict_Type.tp_as_mapping->mp_subscript(self, name);
-  if (found == nullptr || !is_tensor(found) || tensor_of(found).numel() != 0) return found;
-  const auto released = py::reinterpret_steal<py::object>(found);
+  HANDLE_TH_ERRORS  // a tensor of a user's own class may throw when it is asked for its size
+      auto found =
+          py::reinterpret_steal<py::object>(PyDict_Type.tp_as_mapping->mp_subscript(self, name));
+  if (!found || !is_tensor(found) || tensor_of(found).sym_numel() != 0) {
+    return found.release().ptr();
+  }
   static PyObject* const use = PyUnicode_InternFromString("use_released");
-  return PyObject_CallMethodOneArg(self, use, released.ptr());
+  return PyObject_CallMethodOneArg(self, use, found.ptr());
+  END_HANDLE_TH_ERRORS
 }
 
 }  // namespace

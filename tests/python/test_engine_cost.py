@@ -9,6 +9,7 @@ from engine_ranks import on_ranks
 from torch import nn
 
 import zeroshard
+from zeroshard import _C
 
 PACKAGE = str(Path(zeroshard.__file__).parent)
 
@@ -61,3 +62,24 @@ def test_python_of_a_step_does_not_depend_on_the_number_of_parameters(stage):
     few, many = on_ranks(2, calls_in_a_step, stage, 1)[0], on_ranks(2, calls_in_a_step, stage, 12)[0]
     assert few == many
     assert "backward" in few and "step" in few
+
+
+class Asked(_C.ParameterLookup):
+    def use_released(self, parameter):
+        return "asked", parameter
+
+
+def test_only_what_has_no_elements_is_asked_about():
+    full, released = torch.ones(2), torch.empty(0)
+    ragged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)  # its size is no number
+    lookup = Asked(full=full, released=released, absent=None, ragged=ragged)
+    assert lookup["full"] is full and lookup["absent"] is None and lookup["ragged"] is ragged
+    assert lookup["released"] == ("asked", released)
+    counted = sys.getrefcount(full)
+    for _ in range(100):
+        lookup["full"]
+    assert sys.getrefcount(full) == counted
+    with pytest.raises(KeyError, match="nothing"):
+        lookup["nothing"]
+    with pytest.raises(AttributeError, match="use_released"):
+        _C.ParameterLookup(released=released)["released"]
