@@ -7,7 +7,7 @@
 # Where the package is built they fail without it; they are skipped (77) where this interpreter lacks
 # what tools/requirements/python_tests.txt names.
 
-function(_zeroshard_pytest name label alone)
+function(_zeroshard_pytest name label seconds alone)
   # They start two ranks, which wait for disk and for each other half of the time.
   set(processors 1)
   if(name IN_LIST alone)
@@ -16,7 +16,7 @@ function(_zeroshard_pytest name label alone)
   add_test(NAME python.${name} WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
     COMMAND "${ZeroshardTorch_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/run_pytest.py" ${ARGN})
   set_tests_properties(python.${name} PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77
-    TIMEOUT 3600 PROCESSORS ${processors}
+    TIMEOUT ${seconds} PROCESSORS ${processors}
     ENVIRONMENT "ZEROSHARD_BUILD_DIR=${PROJECT_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
 endfunction()
 
@@ -30,15 +30,15 @@ function(zeroshard_add_pytests)
     set(of_area ${scripts})
     list(FILTER of_area INCLUDE REGEX "/test_${area}_[a-z0-9_]+\\.py$")
     list(REMOVE_ITEM scripts ${of_area})
-    _zeroshard_pytest(${area} python "${arg_ALONE}" ${of_area})
+    _zeroshard_pytest(${area} python 900 "${arg_ALONE}" ${of_area})
   endforeach()
   foreach(script IN LISTS scripts slow)
     string(REGEX MATCH "test_([a-z0-9_]+)\\.py$" _ "${script}")
     set(name ${CMAKE_MATCH_1})
     if(name MATCHES "_slow$")
-      _zeroshard_pytest(${name} slow ${name} ${script})
+      _zeroshard_pytest(${name} slow 3600 ${name} ${script})
     else()
-      _zeroshard_pytest(${name} python "${arg_ALONE}" ${script})
+      _zeroshard_pytest(${name} python 900 "${arg_ALONE}" ${script})
     endif()
   endforeach()
 endfunction()

@@ -11,15 +11,20 @@
 namespace zeroshard::python {
 namespace {
 
-PyObject* look_up(PyObject* self, PyObject* name) {
-  HANDLE_TH_ERRORS  // a tensor of a user's own class may throw when it is asked for its size
-      auto found =
-          py::reinterpret_steal<py::object>(PyDict_Type.tp_as_mapping->mp_subscript(self, name));
+PyObject* found_or_asked_for(PyObject* self, PyObject* name) {
+  auto found =
+      py::reinterpret_steal<py::object>(PyDict_Type.tp_as_mapping->mp_subscript(self, name));
   if (!found || !is_tensor(found) || tensor_of(found).sym_numel() != 0) {
     return found.release().ptr();
   }
   static PyObject* const use = PyUnicode_InternFromString("use_released");
   return PyObject_CallMethodOneArg(self, use, found.ptr());
+}
+
+// A tensor of a user's own class may throw when it is asked for its size.
+PyObject* look_up(PyObject* self, PyObject* name) {
+  HANDLE_TH_ERRORS
+  return found_or_asked_for(self, name);
   END_HANDLE_TH_ERRORS
 }
 
