@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <pybind11/functional.h>
+#include <pybind11/native_enum.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -155,9 +156,9 @@ bool EngineCore::enter_full(const std::vector<std::size_t>& units) {
   return true;
 }
 
-void EngineCore::leave_full(const std::vector<std::size_t>& units, bool changed, int from) {
+void EngineCore::leave_full(const std::vector<std::size_t>& units, Written written, int from) {
   const py::gil_scoped_release others_run;
-  for (const std::size_t unit : units) core().release_full(unit, changed, from);
+  for (const std::size_t unit : units) core().release_full(unit, written, from);
 }
 
 namespace {
@@ -216,6 +217,12 @@ void bind_engine_core(py::module_& module) {
       .def_readwrite("group_of", &CoreSettings::group_of)
       .def_readwrite("update", &CoreSettings::update);
 
+  py::native_enum<Written>(module, "Written", "enum.Enum")
+      .value("NOTHING", Written::nothing)
+      .value("SOME", Written::some)
+      .value("ALL", Written::all)
+      .finalize();
+
   py::class_<EngineCore> type(module, "EngineCore");
   type.def(py::init(&make_engine_core), py::arg("config"), py::arg("communicator"),
            py::arg("settings"))
@@ -226,7 +233,9 @@ void bind_engine_core(py::module_& module) {
       .def("backward", &EngineCore::backward)
       .def("step", &EngineCore::step)
       .def("enter_full", &EngineCore::enter_full)
-      .def("leave_full", &EngineCore::leave_full)
+      .def("leave_full", &EngineCore::leave_full, py::arg("units"),
+           py::arg("written") = Written::nothing, py::arg("from_rank") = -1)
+      .def("abandon_forward", [](EngineCore& engine) { engine.hooks().abandon(); })
       .def("use_outside",
            [](EngineCore& engine, std::size_t unit) { return engine.hooks().use_outside(unit); })
       .def("set_boundary",

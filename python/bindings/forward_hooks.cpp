@@ -43,7 +43,7 @@ py::object ForwardHooks::before(std::size_t unit, const py::tuple& arguments,
   enter(unit, again, grad);
   frames_.push_back({.unit = unit, .use = use_of(unit, again, grad)});
   ++active_[unit];
-  return marked(frames_.back().use, arguments, keywords);
+  return marked(frames_.back(), arguments, keywords);
 }
 
 // A forward without gradients inside a training pass is a checkpoint's: it trains all the same.
@@ -64,14 +64,14 @@ Use ForwardHooks::use_of(std::size_t unit, bool again, bool grad) {
   return use;
 }
 
-py::object ForwardHooks::marked(const Use& use, const py::tuple& arguments,
-                                const py::dict& keywords) const {
-  if (!use) return py::none();
+py::object ForwardHooks::marked(Frame& frame, const py::tuple& arguments,
+                                const py::dict& keywords) {
+  if (!frame.use) return py::none();
   std::vector<py::object> objects = differentiable_in(arguments);
   for (py::object& each : differentiable_in(keywords)) objects.push_back(std::move(each));
   std::vector<at::Tensor> tensors;
   for (const py::object& each : objects) tensors.push_back(tensor_of(each));
-  mark_inputs(use, pointers(tensors));
+  frame.inputs = mark_inputs(frame.use, pointers(tensors));
   if (objects.empty()) return py::none();
   std::vector<Replacement> replacements;
   for (std::size_t i = 0; i < objects.size(); ++i) {
@@ -96,7 +96,7 @@ void ForwardHooks::after(py::handle output) {
     leave(unit);
   }
   if (frame.unit != kNoUnit) leave(frame.unit);
-  if (!output.is_none() || !exception_is_handled()) return;
+  if (!output.is_none() || !exception_is_handled()) return carry_changes_over(frame.inputs);
   const py::gil_scoped_release others_run;
   core_.abandon_forward();
 }
@@ -118,6 +118,15 @@ bool ForwardHooks::use_outside(std::size_t unit) {
   frames_.back().outside.push_back(unit);
   ++active_[unit];
   return true;
+}
+
+void ForwardHooks::abandon() {
+  for (; !frames_.empty(); frames_.pop_back()) {
+    for (const std::size_t unit : frames_.back().outside) leave(unit);
+    if (frames_.back().unit != kNoUnit) leave(frames_.back().unit);
+  }
+  const py::gil_scoped_release others_run;
+  core_.abandon_forward();
 }
 
 void ForwardHooks::close() {

@@ -34,6 +34,8 @@ class ForwardHooks {
   bool use_outside(std::size_t unit);
   // Whether a module runs, in forward or once more in backward.
   bool is_under_way() const { return !frames_.empty() || core_.recomputes(); }
+  // An interrupt has ended all modules under way; torch tells hooks of other exceptions only.
+  void abandon();
   // The engine goes: from now on modules run as if it had never been.
   void close();
   bool is_closed() const { return closed_; }
@@ -44,6 +46,7 @@ class ForwardHooks {
   struct Frame {
     std::size_t unit = kNoUnit;
     Use use = {};
+    std::vector<MarkedInput> inputs = {};
     std::vector<std::size_t> outside = {};
   };
 
@@ -51,7 +54,7 @@ class ForwardHooks {
   void enter(std::size_t unit, bool again, bool grad);
   void leave(std::size_t unit);
   Use use_of(std::size_t unit, bool again, bool grad);
-  py::object marked(const Use& use, const py::tuple& arguments, const py::dict& keywords) const;
+  static py::object marked(Frame& frame, const py::tuple& arguments, const py::dict& keywords);
 
   Core& core_;
   std::vector<Frame> frames_;

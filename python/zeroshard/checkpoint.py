@@ -1,6 +1,7 @@
 """Saving and loading, at the same number of ranks.
 
     DIR/latest                  the name of the last complete tag
+    DIR/zero_to_fp32.py         fp32 weights out of it, as DeepSpeed's script of that name
     DIR/TAG/state.json          counters, schedule, loss scaler, what the client asked to keep, where masters lie
     DIR/TAG/model.safetensors   all weights in full, as the model's state_dict() names them
     DIR/TAG/rank_N.safetensors  rank N's masters and moments
@@ -14,8 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from zeroshard import _C, distributed
 from zeroshard import checkpoint_files as files
-from zeroshard import distributed
 from zeroshard.agreement import all_or_none, of_all_ranks
 from zeroshard.errors import ConfigError, StorageError
 from zeroshard.plain_state import encode
@@ -35,7 +36,7 @@ class CheckpointCalls:
         exclude_frozen_parameters: bool = False,
     ) -> bool:
         """Writes weights, optimizer states and counters. Returns True."""
-        tag = str(tag) if tag is not None else f"global_step{self.global_steps}"
+        tag = self._one_tag(str(tag) if tag is not None else f"global_step{self.global_steps}")
         folder = Path(save_dir) / tag
         with all_or_none():
             state = json.dumps(self._saved_state(client_state or {}), indent=1)
@@ -50,10 +51,25 @@ class CheckpointCalls:
                 files.write_text(folder / files.STATE, state)
             if distributed.rank() == 0 and save_latest:
                 files.write_text(Path(save_dir) / files.LATEST, tag)
+                files.write_text(Path(save_dir) / files.CONVERTER, files.CONVERTER_TEXT)
         return True
 
+    def _one_tag(self, mine: str) -> str:
+        """Rank 0's. Parts of one checkpoint under several names would be none."""
+        tags = of_all_ranks(mine)
+        other = next((tag for tag in tags if tag != tags[0]), None)
+        validation = str(self.configuration.section("checkpoint").get("tag_validation", "Warn")).lower()
+        if other is None or validation == "ignore":
+            return tags[0]
+        said = f"the ranks save under different tags: rank 0 {tags[0]}, rank {tags.index(other)} {other}"
+        if validation == "fail":
+            raise StorageError(f"[storage] {said}; give all ranks one tag, or set checkpoint.tag_validation to Warn")
+        if distributed.rank() == 0:
+            logger.warning("%s; all use rank 0's", said)
+        return tags[0]
+
     def _write_tensors(self, folder: Path, weights: dict[str, torch.Tensor] | None) -> None:
-        if self.optimizer is not None:
+        if self.basic_optimizer is not None:
             tensors = {**self.core.rank_tensors(), **self._shard_step_tensors()}
             files.write_tensors(folder / f"rank_{distributed.rank()}.safetensors", tensors)
         if weights is not None:
@@ -61,7 +77,7 @@ class CheckpointCalls:
 
     def _saved_state(self, client_state: dict[str, Any]) -> dict[str, Any]:
         counters = {name: getattr(self, name) for name in ("global_steps", "global_samples", "micro_steps", "skipped_steps")}
-        optimizer = self.optimizer.state_dict() if self.optimizer is not None else None
+        optimizer = self.optimizer.state_dict() if self.basic_optimizer is not None else None
         scheduler = self.lr_scheduler.state_dict() if self.lr_scheduler is not None else None
         return {
             "format": files.FORMAT,
@@ -74,12 +90,19 @@ class CheckpointCalls:
             "client_state": encode(client_state, "client_state"),
             "frozen": [name for name, p in self.module.named_parameters(remove_duplicate=False) if not p.requires_grad],
             "masters": self._master_places(),
+            "tied": self._tied_names(),
         }
+
+    def _tied_names(self) -> dict[str, str]:
+        """Names of tied weights beside the first one, under which they are written: for who reads without the model."""
+        first: dict[int, str] = {}
+        named = self.module.state_dict(keep_vars=True)
+        return {name: first[id(value)] for name, value in named.items() if first.setdefault(id(value), name) != name}
 
     def _master_places(self) -> dict[str, list[Any]]:
         """Where each weight's master is: the tensor's name in the ranks' files, the first element in all of them one after
         the other, the shape. zero_to_fp32 cuts by it."""
-        if self.optimizer is None:
+        if self.basic_optimizer is None:
             return {}
         place_of: dict[int, list[Any]] = {}
         for index, (unit, places) in enumerate(zip(self.units, self.core.master_places())):
@@ -159,14 +182,14 @@ class CheckpointCalls:
                 if id(parameter) in held:
                     parameter.data.copy_(file.get_tensor(name))
             if entered:
-                self.core.leave_full([index], True, -1)
+                self.core.leave_full([index], _C.Written.ALL)
         for name, value in wanted.items():
-            if not isinstance(value, nn.Parameter):
-                value.copy_(file.get_tensor(name))
+            if id(value) not in self.places:  # buffers, and frozen parameters that the engine leaves alone
+                value.data.copy_(file.get_tensor(name))
 
     def _fitting_states(self, folder: Path, state: dict[str, Any]) -> Any:
         """None where the checkpoint, or this engine, has no optimizer."""
-        if self.optimizer is None or state["optimizer"] is None:
+        if self.basic_optimizer is None or state["optimizer"] is None:
             return None
         ranks = state["ranks"]
         if ranks != distributed.world_size():
@@ -214,7 +237,7 @@ class CheckpointCalls:
             if distributed.rank() == 0:
                 copies.update({id(p): p.detach().cpu().clone() for p in unit.parameters.values()})
             if entered:
-                self.core.leave_full([index], False, -1)
+                self.core.leave_full([index])
         if distributed.rank() != 0:
             return None
         kept: dict[str, torch.Tensor] = {}
@@ -237,9 +260,9 @@ class CheckpointCalls:
         return {name: value for name, value in kept.items() if not (exclude_frozen_parameters and name in frozen)}
 
     def save_16bit_model(
-        self, save_dir: str | os.PathLike, save_filename: str = "model.safetensors", exclude_frozen_parameters: bool = False
+        self, save_dir: str | os.PathLike, save_filename: str = "pytorch_model.bin", exclude_frozen_parameters: bool = False
     ) -> bool:
-        """All weights in one file; as safetensors, or as torch.save does where the name ends in .bin or .pt."""
+        """All weights in one file; as torch.save does where the name ends in .bin, .pt or .pth, else as safetensors."""
         if self.zero_optimization_partition_weights() and not self.zero_gather_16bit_weights_on_model_save():
             logger.warning("not saved: stage3_gather_16bit_weights_on_model_save is not set")
             return False

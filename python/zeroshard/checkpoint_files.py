@@ -17,6 +17,15 @@ FORMAT = 1
 STATE = "state.json"  # written last: a folder that has it is complete
 WEIGHTS = "model.safetensors"
 LATEST = "latest"
+CONVERTER = "zero_to_fp32.py"
+CONVERTER_TEXT = """\
+# Whole fp32 weights: python zero_to_fp32.py . OUTPUT_FOLDER
+import sys
+
+from zeroshard.deepspeed.utils.zero_to_fp32 import main
+
+sys.exit(main())
+"""
 
 
 def make_folder(folder: Path) -> None:

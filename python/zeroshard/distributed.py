@@ -2,13 +2,13 @@
 import atexit
 import datetime
 import logging
-import os
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from zeroshard import _C
+from zeroshard.chosen_device import wants_cpu
 from zeroshard.engine_registry import drop_all_engines
 from zeroshard.launch_variables import meet, rank_here, ranks_here, take_launch
 
@@ -81,13 +81,8 @@ def _backend(asked: str | None, device: torch.device) -> str:
 
 
 def local_device() -> torch.device:
-    """What this rank computes with. DS_ACCELERATOR=cpu and ACCELERATE_USE_CPU ask for the CPU."""
-    wants_cpu = os.environ.get("DS_ACCELERATOR") == "cpu" or os.environ.get("ACCELERATE_USE_CPU", "").lower() in (
-        "1",
-        "true",
-        "yes",
-    )
-    if wants_cpu or not torch.cuda.is_available():
+    """What this rank computes with."""
+    if wants_cpu() or not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", local_rank() % torch.cuda.device_count())
 

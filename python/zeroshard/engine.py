@@ -18,7 +18,7 @@ from zeroshard.errors import StateError
 from zeroshard.gather import full_params
 from zeroshard.hooks import ModelHooks
 from zeroshard.map_tensors import map_tensors
-from zeroshard.optimizer import ShardSteps, ZeroOptimizer
+from zeroshard.optimizer import HookedModule, ShardSteps, ZeroOptimizer
 from zeroshard.read_config import EngineConfig
 from zeroshard.released_state import refuse_released_state_dict
 from zeroshard.sharded_parameter import ShardHome, make_sharded
@@ -44,7 +44,7 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
         self.config = configuration.values
         self.device = device
         self.basic_optimizer = optimizer
-        self.optimizer = ZeroOptimizer(optimizer, self) if optimizer is not None else None
+        self.optimizer = self._client_optimizer()
         self.lr_scheduler: Any = None
         self.training_dataloader: Any = None
         self.global_steps = self.global_samples = self.micro_steps = self.skipped_steps = 0
@@ -60,6 +60,11 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
         engines[id(module)] = self
         for each in self._kept_by():
             each.__dict__["_zs_keeper"] = EngineKeeper(self)
+
+    def _client_optimizer(self) -> ZeroOptimizer | HookedModule | None:
+        if self.basic_optimizer is not None:
+            return ZeroOptimizer(self.basic_optimizer, self)
+        return HookedModule(self) if self.configuration.parsed.shards_parameters else None
 
     def _kept_by(self) -> list[nn.Module]:
         return [self.module, *(unit.module for unit in self.units)]
@@ -92,6 +97,7 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
         for index, unit in enumerate(self.units):
             self._hand_over(index, unit)
         self.core.finish()
+        self._move_what_is_left_alone()
         self._move_buffers()
         if self._shard_steps is not None:
             self._shard_steps.take(self.core.master_segments())
@@ -103,12 +109,22 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
     def forward(self, *args: Any, **keywords: Any) -> Any:
         if self.configuration.parsed.auto_cast:
             args, keywords = _as_half((args, keywords))
-        with self._report.timed("forward"):
+        with self._report.timed("forward"), self._interruptible():
             return self.module(*args, **keywords)
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """After Ctrl-C torch calls no hooks: the engine must hear of it here, or it believes that modules still run."""
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, Exception) and not self._destroyed:
+                self.core.abandon_forward()
+            raise
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True) -> torch.Tensor:
         """Scales, differentiates, reduces. Returns the loss, divided by the micro-steps of a step."""
-        if self.optimizer is None:
+        if self.basic_optimizer is None:
             raise StateError(
                 "[state] this engine was made without an optimizer; name one in the configuration or pass one to initialize()"
             )
@@ -125,7 +141,7 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
 
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
         """Acts at the accumulation boundary: clips, updates, and lets the schedule go on."""
-        if self.optimizer is None:
+        if self.basic_optimizer is None:
             raise StateError("[state] this engine was made without an optimizer; name one in the configuration or pass one")
         with self._report.timed("step"):
             result = self.core.step(self.optimizer.param_groups)
@@ -176,6 +192,9 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
     def is_gradient_accumulation_boundary(self) -> bool:
         return self.core.at_boundary()
 
+    def empty_partition_cache(self) -> None:
+        """Nothing: what is gathered is released when its module ends."""
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Nothing: gradients never reach `.grad`, and a step takes them with it."""
 
@@ -202,7 +221,7 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
         """Somebody has written parameters that are whole on every rank: masters follow. Collective."""
         units = sorted({self.places[id(parameter)][0] for parameter in parameters})
         self.core.enter_full(units)
-        self.core.leave_full(units, True, modifier_rank)
+        self.core.leave_full(units, _C.Written.SOME, modifier_rank)
 
     def load_module_state_dict(self, checkpoint: dict[str, Any], strict: bool = True) -> None:
         """The module's weights from `checkpoint["module"]`, as rank 0 has them. Collective."""
@@ -222,6 +241,8 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
             parameter.data = home.shard.new_empty(0)
         for parameter in self._frozen_here:
             parameter.requires_grad_(True)
+        if self._shard_steps is not None:
+            self._shard_steps.give_back()
         if self._groups is not None:
             self._groups.give_back()
         engines.pop(id(self.module), None)
@@ -235,7 +256,7 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
         for index, unit in enumerate(self.units):
             self.core.enter_full([index])
             kept += [(parameter, ShardHome(parameter, parameter.data)) for parameter in unit.parameters.values()]
-            self.core.leave_full([index], False, -1)
+            self.core.leave_full([index])
         return kept
 
     def __getattr__(self, name: str) -> Any:

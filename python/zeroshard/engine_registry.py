@@ -1,9 +1,11 @@
 """Which engines there are, and whose parameters they have."""
+import logging
 import weakref
 from typing import Any
 
 from torch import nn
 
+logger = logging.getLogger("zeroshard")
 engines: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()  # by module
 
 
@@ -41,5 +43,12 @@ def destroy_engine_of(module: nn.Module) -> None:
     around this one or inside it too."""
     wanted = {id(parameter) for parameter in module.parameters()}
     for engine in list(engines.values()):
-        if not wanted.isdisjoint(engine.places):
-            engine.destroy()
+        if wanted.isdisjoint(engine.places):
+            continue
+        if not wanted.issuperset(engine.places):
+            logger.warning(
+                "the engine of a %s is destroyed: initialize() was called for a %s that shares parameters with it",
+                type(engine.module).__name__,
+                type(module).__name__,
+            )
+        engine.destroy()

@@ -12,7 +12,7 @@ from zeroshard.gather import EngineHome
 from zeroshard.optimizer import ShardSteps, kernel_of
 from zeroshard.parameter_groups import group_of_parameter
 from zeroshard.sharded_parameter import ShardHome, make_plain, make_sharded
-from zeroshard.units import Unit
+from zeroshard.units import Unit, is_left_alone
 
 
 class EngineSetup:
@@ -105,6 +105,15 @@ class EngineSetup:
                 make_plain(parameter)
         names, parameters = list(unit.parameters), list(unit.parameters.values())
         self.core.add_unit(unit.name, names, parameters, not unit.is_root, self.basic_optimizer is None)
+
+    def _move_what_is_left_alone(self) -> None:
+        """Rank 0's values, too; but classes of other libraries (bitsandbytes) have their own ideas of `.data`."""
+        for parameter in self.module.parameters():
+            if type(parameter) is not nn.Parameter or not is_left_alone(parameter):
+                continue
+            parameter.data = parameter.data.to(self.device).contiguous()
+            if distributed.world_size() > 1:
+                torch.distributed.broadcast(parameter.data.view(torch.uint8), src=0)
 
     def _move_buffers(self) -> None:
         for module in self.module.modules():

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from zeroshard import _C, distributed
 from zeroshard.engine_registry import engine_of
 from zeroshard.errors import StateError
 from zeroshard.sharded_parameter import ShardedParameter, ShardHome, ZeroParamStatus
@@ -62,7 +63,8 @@ class GatheredParameters:
         self.modifier_rank = modifier_rank
         self._alone: list[ShardedParameter] = []
         self._units: list[tuple[Any, list[int]]] = []  # engines and their units to leave
-        self._copies: list[tuple[nn.Parameter, torch.Tensor]] = []
+        self._copies: list[tuple[nn.Parameter, torch.Tensor]] = []  # what is written is undone
+        self._unwritable: list[tuple[nn.Parameter, torch.Tensor]] = []  # inside a forward: only to be read
 
     def __enter__(self) -> list[ShardedParameter]:
         for parameter in self.parameters:
@@ -84,38 +86,48 @@ class GatheredParameters:
                 engines.setdefault(parameter.zs_home.engine, {})[parameter.zs_home.unit] = None
         for engine, units in engines.items():
             wanted = sorted(units)
-            if not engine.core.enter_full(wanted):
-                self._refuse_writing()
-                continue  # inside a forward: they stay until the module under way ends
-            self._units.append((engine, wanted))
-            self._copy_resident(engine, wanted)
-
-    def _refuse_writing(self) -> None:
-        if self.modifier_rank is not None:
-            raise StateError(
-                "[state] parameters cannot be written while the model computes; "
-                "open GatheredParameters with a modifier_rank between steps"
-            )
+            if engine.core.enter_full(wanted):
+                self._units.append((engine, wanted))
+                self._copy_resident(engine, wanted)
+            elif self.modifier_rank is not None:  # inside a forward: they stay until the module under way ends
+                self._unwritable += self._copies_of(engine, set(wanted))
 
     def _copy_resident(self, engine: Any, units: list[int]) -> None:
-        """Units that are never released have nowhere to forget what is written, so it is undone."""
-        if self.modifier_rank is not None:
-            return
-        resident = {unit for unit in units if engine.core.is_resident(unit)}
-        for parameter in self.parameters:
-            home = parameter.zs_home
-            if isinstance(home, EngineHome) and home.engine is engine and home.unit in resident:
-                self._copies.append((parameter, parameter.data.clone()))
+        """Units that are never released have nowhere to forget what is written, so it is undone: without a modifier,
+        and after an exception, lest ranks differ (one rank alone saves the memory)."""
+        if self.modifier_rank is None or distributed.world_size() > 1:
+            self._copies += self._copies_of(engine, {unit for unit in units if engine.core.is_resident(unit)})
+
+    def _copies_of(self, engine: Any, units: set[int]) -> list[tuple[nn.Parameter, torch.Tensor]]:
+        homes = [(parameter, parameter.zs_home) for parameter in self.parameters]
+        return [
+            (parameter, parameter.data.clone())
+            for parameter, home in homes
+            if isinstance(home, EngineHome) and home.engine is engine and home.unit in units
+        ]
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
         modifier = self.modifier_rank if kind is None else None
-        for parameter, values in self._copies:
+        for parameter, values in self._copies if modifier is None else []:
             parameter.data.copy_(values)
         for parameter in self._alone:
             parameter.zs_home.release(parameter, modifier)
         for engine, units in self._units:
-            engine.core.leave_full(units, modifier is not None, -1 if modifier is None else modifier)
-        self._alone, self._units, self._copies = [], [], []
+            if modifier is None:
+                engine.core.leave_full(units)
+            else:
+                engine.core.leave_full(units, _C.Written.SOME, modifier)
+        unwritable = self._unwritable if kind is None else []
+        self._alone, self._units, self._copies, self._unwritable = [], [], [], []
+        _refuse_writes(unwritable)
+
+
+def _refuse_writes(unwritable: list[tuple[nn.Parameter, torch.Tensor]]) -> None:
+    if not all(torch.equal(parameter.data, values) for parameter, values in unwritable):
+        raise StateError(
+            "[state] parameters cannot be written while the model computes; "
+            "open GatheredParameters with a modifier_rank between steps"
+        )
 
 
 @contextmanager

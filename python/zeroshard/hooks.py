@@ -68,7 +68,7 @@ class ModelHooks:
                 parameter.ds_persist = self.core.is_resident(index)
         modules = {id(unit.module): index for index, unit in enumerate(units)}
         for module in engine.module.modules():
-            owned = {unit_of[id(each)] for each in module._parameters.values() if each is not None}
+            owned = {unit_of[id(each)] for each in module._parameters.values() if id(each) in unit_of}
             released = sorted(unit for unit in owned if not self.core.is_resident(unit))
             for unit in released:
                 if modules.get(id(module)) != unit:

@@ -54,7 +54,8 @@ def initialize(
         engine.lr_scheduler = _make_scheduler(engine, lr_scheduler)
         if training_data is not None:
             engine.training_dataloader = engine.deepspeed_io(training_data, collate_fn=collate_fn)
-    return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler
+    trained_by = engine.optimizer if optimizer is not None else None
+    return engine, trained_by, engine.training_dataloader, engine.lr_scheduler
 
 
 def _one_config(args: Any, config: Any, config_params: Any) -> Any:

@@ -5,12 +5,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from zeroshard.engine_absent import no_such_optimizer_attribute
 from zeroshard.errors import ConfigError, StateError
 
 # Each element's update depends on other elements: on a shard they would compute something else. In
 # lower case, because libraries spell one name in several ways.
 NOT_ELEMENT_WISE = frozenset(
-    "adafactor apolloadamw galoreadafactor galoreadamw galoreadamw8bit lamb lars lbfgs muon shampoo soap stableadamw".split()
+    "adafactor adammini apolloadamw came dadaptadagrad dadaptadam dadaptlion dadaptsgd galoreadafactor galoreadamw galoreadamw8bit "
+    "lamb lars lbfgs muon novograd prodigy shampoo soap stableadamw".split()
 )
 
 
@@ -66,7 +68,7 @@ def refuse_unfit(optimizer: torch.optim.Optimizer) -> None:
             f"[engine] not an optimizer: {type(optimizer).__name__}; give a torch.optim.Optimizer, or a function that makes one"
         )
     for kind in type(optimizer).__mro__:
-        if kind.__name__.lower() in NOT_ELEMENT_WISE:
+        if kind.__name__.lower().replace("_", "") in NOT_ELEMENT_WISE:
             raise ConfigError(
                 f"[engine] {kind.__name__} does not update each element by itself, which sharding needs; "
                 "use AdamW, Adam, SGD, Lion or Adagrad"
@@ -79,9 +81,11 @@ class ShardSteps:
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
         self.shards: list[nn.Parameter] = []
+        self._given: list[list[nn.Parameter]] = []  # by parameter group
 
     def take(self, segments: list[tuple[int, torch.Tensor]]) -> None:
         first = [self._first_states(group) for group in self.optimizer.param_groups]
+        self._given = [group["params"] for group in self.optimizer.param_groups]
         self.optimizer.state.clear()
         for group in self.optimizer.param_groups:
             group["params"] = []
@@ -91,6 +95,13 @@ class ShardSteps:
             self.optimizer.param_groups[group]["params"].append(shard)
             if first[group]:
                 self.optimizer.state[shard] = {name: make(shard) for name, make in first[group].items()}
+
+    def give_back(self) -> None:
+        """The shards' memory goes with the engine: the optimizer has its parameters again, and no states."""
+        self.optimizer.state.clear()
+        for group, parameters in zip(self.optimizer.param_groups, self._given):
+            group["params"] = parameters
+        self.shards, self._given = [], []
 
     def _first_states(self, group: dict[str, Any]) -> dict[str, Callable]:
         """What its constructor has made (Adagrad's does): numbers, and tensors of one value, of a shard's size from now on."""
@@ -119,18 +130,38 @@ class ShardSteps:
             shard.grad = None
 
 
-class ZeroOptimizer:
+class HookedModule:
+    """What TRL looks for behind `engine.optimizer` to take hooks away while it generates, at stage 3 where nothing
+    is trained, too. Units that are held need no hook, and hooks on them do nothing, so there is nothing to take away."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.forward_hooks: list[Any] = []
+        self.backward_hooks: list[Any] = []
+
+    @property
+    def module(self) -> nn.Module:
+        return self._engine.module
+
+    @property
+    def parameter_offload(self) -> "HookedModule":
+        return self
+
+    def _register_deepspeed_module(self, module: nn.Module) -> None:
+        """See above."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(no_such_optimizer_attribute(name), name=name, obj=self)
+
+
+class ZeroOptimizer(HookedModule):
     """What clients see. `param_groups` are the very dictionaries of the optimizer inside: schedulers
     write learning rates there, and every step reads them again."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, engine: Any) -> None:
+        super().__init__(engine)
         self.optimizer = optimizer
         self.overflow = False
-        self._engine = engine
-        # What TRL takes away while it generates. Units that are held need no hook, and hooks on them
-        # do nothing, so there is nothing to take away.
-        self.forward_hooks: list[Any] = []
-        self.backward_hooks: list[Any] = []
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -147,17 +178,6 @@ class ZeroOptimizer:
     @property
     def defaults(self) -> dict[str, Any]:
         return self.optimizer.defaults
-
-    @property
-    def module(self) -> nn.Module:
-        return self._engine.module
-
-    @property
-    def parameter_offload(self) -> "ZeroOptimizer":
-        return self
-
-    def _register_deepspeed_module(self, module: nn.Module) -> None:
-        """See `forward_hooks`."""
 
     @property
     def loss_scale(self) -> float:
@@ -179,6 +199,19 @@ class ZeroOptimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Nothing: gradients never reach `.grad`, and a step takes them with it."""
+
+    def train(self) -> None:
+        """Of optimizers that train on other weights than they evaluate (schedule-free ones)."""
+        self._switch("train")
+
+    def eval(self) -> None:
+        self._switch("eval")
+
+    def _switch(self, mode: str) -> None:
+        switch = getattr(self.optimizer, mode, None)
+        if callable(switch):
+            switch()
+            self._engine.core.adopt_masters()
 
     def add_param_group(self, group: dict[str, Any]) -> None:
         raise StateError("[state] parameter groups are fixed when the engine is made; call initialize() again")

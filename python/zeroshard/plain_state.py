@@ -1,7 +1,10 @@
-"""Python values as JSON, which come back as they were: keys that are no texts, tuples, sets, counters, small tensors.
+"""Python values as JSON, which come back as they were: keys that are no texts, tuples, sets, counters, parsed arguments, small
+tensors and arrays.
 
 What JSON has itself is written as it is. The rest is {TAG: its kind, "items": ...}.
 """
+import argparse
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +17,7 @@ TAG = "$zeroshard"
 MOST_NUMBERS = 100_000  # of a tensor: JSON is no place for large ones
 _SEQUENCES = {"tuple": tuple, "set": set, "frozenset": frozenset}
 _REMEDIES = {
-    "client_state": "keep numbers, texts, small tensors, and lists, tuples, sets and dictionaries of these there",
+    "client_state": "keep numbers, texts, small tensors and arrays, and lists, tuples, sets and dictionaries of these there",
     "lr_scheduler": "leave it out of the scheduler's state_dict()",
     "optimizer": "leave it out of the optimizer's parameter groups",
 }
@@ -35,9 +38,12 @@ class _Encoder:
         for kind, type_ in _SEQUENCES.items():
             if isinstance(value, type_):
                 return {TAG: kind, "items": self._items(value, where)}
+        if isinstance(value, argparse.Namespace):
+            return {TAG: "Namespace", "items": self._mapping(vars(value), where)}
         if isinstance(value, torch.Tensor) and value.numel() <= MOST_NUMBERS and not value.is_complex():
-            name = str(value.dtype).removeprefix("torch.")
-            return {TAG: "tensor", "dtype": name, "shape": list(value.shape), "items": value.flatten().tolist()}
+            return _numbers("tensor", str(value.dtype).removeprefix("torch."), value)
+        if _is_small_array(value):
+            return _numbers("array", value.dtype.name, value)
         raise ConfigError(f"[checkpoint] what JSON cannot hold: {where} is of type {type(value).__name__}; {_REMEDIES[self.part]}")
 
     def _mapping(self, value: dict[Any, Any], where: str) -> dict[str, Any]:
@@ -56,6 +62,17 @@ class _Encoder:
         return self.passes_functions and callable(value)
 
 
+def _is_small_array(value: Any) -> bool:
+    """Of numpy, which is there where somebody has an array of it."""
+    numpy = sys.modules.get("numpy")
+    is_one = numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
+    return is_one and value.size <= MOST_NUMBERS and value.dtype.kind in "biuf"
+
+
+def _numbers(kind: str, dtype: str, value: Any) -> dict[str, Any]:
+    return {TAG: kind, "dtype": dtype, "shape": list(value.shape), "items": value.flatten().tolist()}
+
+
 def encode(value: Any, part: str) -> Any:
     """`part` is whose value it is: client_state, lr_scheduler or optimizer. Of the last two functions are passed over."""
     return _Encoder(part, passes_functions=part != "client_state").encode(value, part)
@@ -72,7 +89,13 @@ def decode(value: Any) -> Any:
         return {key: decode(item) for key, item in value.items()}
     if kind == "tensor":
         return torch.tensor(value["items"], dtype=getattr(torch, value["dtype"])).reshape(value["shape"])
+    if kind == "array":
+        import numpy
+
+        return numpy.array(value["items"], dtype=value["dtype"]).reshape(value["shape"])[()]  # numpy's numbers have no shape
     items = decode(value["items"])
+    if kind == "Namespace":
+        return argparse.Namespace(**items)
     if kind in ("dict", "Counter"):
         found = {key: item for key, item in items}
         return Counter(found) if kind == "Counter" else found

@@ -12,6 +12,7 @@ from zeroshard.errors import ConfigError
 from zeroshard.gather import GatheredParameters
 from zeroshard.read_config import EngineConfig
 from zeroshard.sharded_parameter import ShardedParameter, shard_alone
+from zeroshard.units import is_left_alone
 
 # Of DeepSpeed's arguments: those that are about memory on the host, and those that name ranks.
 _OFFLOAD = ("remote_device", "pin_memory", "param_swapper")
@@ -158,7 +159,7 @@ class Init:
     def shard(self, module: nn.Module) -> None:
         """The module's own parameters. Its buffers go to the device in full."""
         for parameter in module._parameters.values():
-            if parameter is None or isinstance(parameter, ShardedParameter) or parameter.is_meta:
+            if parameter is None or isinstance(parameter, ShardedParameter) or parameter.is_meta or is_left_alone(parameter):
                 continue
             dtype = self.dtype if parameter.is_floating_point() else None
             parameter.data = parameter.data.to(self.device, dtype)

@@ -47,7 +47,7 @@ class _Place:
 def _place(parameter: nn.Parameter) -> _Place | None:
     """None for one that is not trained."""
     engine = engine_of(parameter)
-    if engine is None or not parameter.requires_grad or engine.optimizer is None:
+    if engine is None or not parameter.requires_grad or engine.basic_optimizer is None:
         return None
     unit, index = engine.places[id(parameter)]
     if not engine.core.has_state(unit, index, "master"):

@@ -92,11 +92,16 @@ class _Search:
         return []
 
 
+def is_left_alone(parameter: nn.Parameter) -> bool:
+    """Frozen weights in whole numbers or in eight bits (quantized ones, under QLoRA) stay as they are, on every rank."""
+    return not parameter.requires_grad and (not parameter.is_floating_point() or parameter.element_size() == 1)
+
+
 def _owners(model: nn.Module) -> Iterable[tuple[str, nn.Module, nn.Parameter]]:
     """Each place where a parameter is registered; shared ones come several times."""
     for path, module in model.named_modules():
         for name, parameter in module._parameters.items():
-            if parameter is not None:
+            if parameter is not None and not is_left_alone(parameter):
                 yield f"{path}.{name}" if path else name, module, parameter
 
 

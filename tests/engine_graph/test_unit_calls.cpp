@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine_graph/graph_run.h"
+#include "zeroshard/base/error.h"
 
 namespace zeroshard::test {
 namespace {
@@ -80,6 +81,39 @@ struct IgnoringNet : GraphNet {
 
 TEST(UnitCalls, AnInputThatIsNotUsedBringsNoGradient) {
   expect_stages_equal({.make = maker<IgnoringNet>()});
+}
+
+struct InPlaceImpl : BlockImpl {
+  explicit InPlaceImpl(std::int64_t width) : BlockImpl(width) {}
+  torch::Tensor forward(torch::Tensor x) { return BlockImpl::forward(x.relu_()); }
+};
+
+// The second unit's input is changed by it, and used again as it then is; nobody else has the
+// third's.
+struct InPlaceNet : GraphNet {
+  InPlaceNet() {
+    for (const char* name : {"a", "b", "c"}) {
+      units.push_back(register_module(name, Unit<InPlaceImpl>(6)));
+    }
+  }
+  torch::Tensor loss(int step, int rank) override {
+    const torch::Tensor x = units[0]->forward(numbers({4, 6}, 10 * step + rank)) - 0.1;
+    const torch::Tensor y = units[1]->forward(view ? x.view({2, 2, 6}) : x);
+    return units[2]->forward(y.reshape({4, 6}) + 0.5 * x).square().mean();
+  }
+  std::vector<Unit<InPlaceImpl>> units;
+  bool view = false;
+};
+
+TEST(UnitCalls, AnInputIsChangedInPlace) { expect_stages_equal({.make = maker<InPlaceNet>()}); }
+
+TEST(UnitCalls, AViewThatIsChangedInPlaceIsRefused) {
+  GraphRun run{.make = maker<InPlaceNet>(), .ranks = 1};
+  run.train_step = [](GraphNet& net, Engine&, int step, int rank) {
+    dynamic_cast<InPlaceNet&>(net).view = true;
+    return net.loss(step, rank);
+  };
+  EXPECT_THROW(train_graph(run, 3), StateError);
 }
 
 struct TwiceNet : GraphNet {

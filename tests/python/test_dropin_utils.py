@@ -1,5 +1,8 @@
 """The small parts of `deepspeed` that need no engine."""
 import argparse
+import os
+import subprocess
+import sys
 from collections import OrderedDict
 
 import pytest
@@ -134,6 +137,23 @@ def test_accelerator():
     assert torch.zeros(1, device=accelerator.current_device_name()).device.type == accelerator.device_name().split(":")[0]
     assert accelerator.communication_backend_name() in ("nccl", "gloo") and accelerator.memory_allocated() >= 0
     accelerator.synchronize()
+    accelerator.manual_seed_all(3)
+    first = torch.rand(2)
+    torch.manual_seed(3)
+    assert torch.equal(torch.rand(2), first) and accelerator.initial_seed() == 3
+    assert accelerator.total_memory() > accelerator.max_memory_reserved() >= 0 and accelerator.available_memory() > 0
+    with accelerator.device(0):
+        assert accelerator.on_accelerator(torch.ones(1, device=accelerator.device_name()))
+    with pytest.raises(AttributeError, match=r"get_accelerator\(\).op_builder_dir is not part of ZeroShard; nearest thing: torch"):
+        accelerator.op_builder_dir()
+
+
+def test_the_accelerator_is_the_engine_s_device():
+    """On a host with GPUs as well."""
+    code = ("import torch; torch.cuda.is_available = lambda: True; import zeroshard.deepspeed as deepspeed; "
+            "from zeroshard.distributed import local_device; "
+            "assert deepspeed.get_accelerator().device_name() == local_device().type == 'cpu'")
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "DS_ACCELERATOR": "cpu"})
 
 
 def test_move_to_device_keeps_the_structure():

@@ -1,6 +1,8 @@
 """Whole weights out of folders as DeepSpeed writes them (reference: its files and their order of elements)."""
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -146,15 +148,21 @@ def saved_in_bf16(folder, stage):
 @pytest.mark.parametrize("stage", [0, 1, 3])
 def test_masters_of_zeroshard_s_own(tmp_path, stage, caplog):
     """A master has what its 16-bit weight has lost."""
+    from engine_models import made
     from engine_ranks import on_ranks
 
     masters = on_ranks(2, saved_in_bf16, str(tmp_path), stage)[0]
     found = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(tmp_path)
     trained = {name: master for name, master in masters.items() if master is not None}
-    assert set(found) == {*masters, "offset"} and all(torch.equal(found[name], master) for name, master in trained.items())
+    made(tied=True).load_state_dict(found)
+    assert found["head.weight"] is found["embedding.weight"] and found["offset"].dtype is torch.float32
+    assert set(found) == {*masters, "offset", "head.weight"} and all(torch.equal(found[name], master) for name, master in trained.items())
     assert any(not torch.equal(master, master.bfloat16().float()) for master in trained.values()) and not caplog.text
     without = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(tmp_path, exclude_frozen_parameters=True)
-    assert set(without) == {*trained, "offset"}
+    assert set(without) == {*trained, "offset", "head.weight"}
+    by_script = [sys.executable, str(tmp_path / "zero_to_fp32.py"), str(tmp_path), str(tmp_path / "weights")]
+    subprocess.run(by_script, check=True)
+    assert torch.load(tmp_path / "weights/pytorch_model.bin").keys() == found.keys()
     (tmp_path / "global_step3/rank_0.safetensors").unlink()
     rounded = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(tmp_path)
     assert all(torch.equal(rounded[name], master.bfloat16().float()) for name, master in trained.items())

@@ -65,7 +65,8 @@ def writing(engine, stage):
             for parameter in module.parameters():
                 parameter.data.zero_()
         with pytest.raises(KeyError), GatheredParameters(list(module.parameters()), modifier_rank=0):
-            module.blocks[1].up.weight.data.zero_()
+            for parameter in module.parameters():  # of units that are released, and of those that never are
+                parameter.data.zero_()
             raise KeyError
         after = full_weights(module)
         assert all(torch.equal(after[name], before[name]) for name in before)
@@ -74,7 +75,9 @@ def writing(engine, stage):
 def writes_are_trained_on(stage):
     """Weights written into an engine train as if they had been there from the start: the masters have them."""
     for precision, rounded in (({}, torch.float32), ({"bf16": {"enabled": True}}, torch.bfloat16)):
-        source = made(seed=6).to(rounded).float()   # what goes through a 16-bit parameter loses the other bits
+        source = made().to(rounded).float()   # what goes through a 16-bit parameter loses the other bits
+        with torch.no_grad():
+            [parameter.neg_() for parameter in source.parameters()]
         engine = start(made(), settings(stage, **precision))
         with zeroshard.full_params(engine.module, modifier_rank=0):
             if distributed.rank() == 0:
@@ -83,6 +86,21 @@ def writes_are_trained_on(stage):
         run = train(engine)
         engine.destroy()
         assert run.same_weights(train_new(source, settings(stage, **precision))), precision
+
+
+def unwritten_masters(stage):
+    """A scope that may write and does not, or writes one element, leaves the digits that 16-bit parameters have not."""
+    engine = start(made(), settings(stage, bf16={"enabled": True}))
+    train(engine)
+    named = dict(engine.module.named_parameters())
+    before = {name: safe_get_full_fp32_param(parameter) for name, parameter in named.items()}
+    assert any(not torch.equal(master, master.bfloat16().float()) for master in before.values())
+    with zeroshard.full_params(engine.module, modifier_rank=0):
+        named["blocks.0.up.weight"].data[0, 0] = 3.0
+    before["blocks.0.up.weight"][0, 0] = 3.0
+    for name, parameter in named.items():
+        assert torch.equal(safe_get_full_fp32_param(parameter), before[name]), name
+    engine.destroy()
 
 
 def scopes(stage):
@@ -96,6 +114,7 @@ def scopes(stage):
     writing(engine, stage)
     engine.destroy()
     writes_are_trained_on(stage)
+    unwritten_masters(stage)
 
 
 @pytest.mark.parametrize("stage", range(4))
@@ -114,13 +133,25 @@ class GathersInside(Net):
         return x @ self.head.weight.t()
 
 
+def reads_as_adalora_does(module, inputs, output):
+    """PEFT's scopes have a modifier by default, inside forward as well."""
+    with GatheredParameters([module.up.weight], modifier_rank=0):
+        return output + module.up.weight.norm()
+
+
+def writes_meanwhile(module, inputs, output):
+    with GatheredParameters([module.up.weight], modifier_rank=0):
+        module.up.weight.data.zero_()
+
+
 def inside_forward():
     with every_leaf_a_unit():
         runs = [train_new(made(GathersInside), settings(stage)) for stage in (2, 3)]
         assert runs[0].same_weights(runs[1])
         engine = start(made(GathersInside), settings(3))
-        engine.module.blocks[1].register_forward_hook(lambda module, inputs, output: GatheredParameters(
-            [module.up.weight], modifier_rank=0).__enter__() and None)
+        engine.module.blocks[1].register_forward_hook(reads_as_adalora_does)
+        engine(tokens_of(0, 0, 0))
+        engine.module.blocks[1].register_forward_hook(writes_meanwhile)
         with pytest.raises(zeroshard.StateError, match="cannot be written while the model computes"):
             engine(tokens_of(0, 0, 0))
 

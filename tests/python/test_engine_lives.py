@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 import zeroshard
-from engine_models import close, full_weights, made, next_token_loss, settings, start, tokens_of, train, train_new, train_plainly
+from engine_models import close, full_weights, logged, made, next_token_loss, settings, start, tokens_of, train, train_new, train_plainly
 from engine_ranks import on_ranks
 from torch import nn
 from zeroshard import distributed
@@ -168,6 +168,58 @@ def named_tuples():
 
 def test_what_forward_and_the_loader_take():
     on_ranks(2, named_tuples)
+
+
+def interrupted():
+    """Ctrl-C in a forward (a notebook's stop button): afterwards the engine saves, loads and trains as if nothing had been."""
+    for stage in (2, 3):
+        straight = train_new(made(), settings(stage))
+        engine = start(made(), settings(stage))
+
+        def stop(module, inputs):
+            raise KeyboardInterrupt
+
+        handle = engine.module.blocks[1].up.register_forward_pre_hook(stop)
+        with pytest.raises(KeyboardInterrupt):
+            engine(own_tokens(0))
+        handle.remove()
+        assert engine.core.enter_full([0]), "no module runs any more"
+        engine.core.leave_full([0])
+        if stage == 3:
+            assert engine.module.blocks[1].up.weight.numel() == 0
+        assert train(engine).same_weights(straight)
+        engine.destroy()
+
+
+def test_an_interrupted_forward():
+    on_ranks(2, interrupted)
+
+
+def evaluates_only():
+    """What TRL does around a generation, with a model that is not trained."""
+    engine, optimizer, _, _ = zeroshard.initialize(model=made(), config=settings(3, optimizer=None))
+    assert optimizer is None and engine.optimizer.parameter_offload.module is engine.module
+    assert engine.optimizer.forward_hooks == [] and not hasattr(engine.optimizer, "param_coordinator")
+    engine.optimizer._register_deepspeed_module(engine.module)
+    for call in (engine.step, lambda: engine.backward(torch.ones((), requires_grad=True))):
+        with pytest.raises(zeroshard.StateError, match="made without an optimizer"):
+            call()
+    assert start(made(), settings(2, optimizer=None)).optimizer is None
+
+
+def shares():
+    encoder = made().blocks[0].requires_grad_(False)
+    first = start(nn.Sequential(encoder, nn.Linear(11, 2)), settings(2))
+    with logged() as said:
+        start(Wrapped(nn.Sequential(encoder, nn.Linear(11, 3))), settings(2))
+    assert any("the engine of a Sequential is destroyed: initialize() was called for a Wrapped" in line for line in said)
+    with pytest.raises(zeroshard.StateError, match="has been destroyed"):
+        first.step()
+
+
+def test_engines_beside_each_other():
+    on_ranks(1, evaluates_only)
+    on_ranks(1, shares)
 
 
 def groups_and_counts():

@@ -35,13 +35,17 @@ def models_that_cannot_be_sharded():
     with pytest.raises(zeroshard.ConfigError, match="dtype that is not trained here: gain is Double; make it fp32, bf16 or fp16"):
         start(made().double(), settings(2))
 
-    class Counts(Net):
-        def __init__(self):
-            super().__init__()
-            self.number = nn.Parameter(torch.arange(3), requires_grad=False)
+    class TakesAView(Net):
+        def body(self, tokens):
+            x = self.embedding(tokens)
+            x = self.blocks[0](x)[:, :3]
+            self.blocks[1].register_forward_pre_hook(lambda block, inputs: (inputs[0].mul_(2),))
+            return self.blocks[1](x)
 
-    with pytest.raises(zeroshard.ConfigError, match="number is Long; .* or register it as a buffer"):
-        start(made(Counts), settings(3))
+    engine = start(made(TakesAView), settings(3))
+    with pytest.raises(zeroshard.StateError, match=r"changes an input in place that is a view, or a leaf: of shape \[3, 3, 11\]; give"):
+        engine(tokens_of(0, 0, 0))
+    engine.destroy()
 
 
 def configurations():

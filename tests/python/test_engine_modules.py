@@ -114,6 +114,26 @@ class ChangesInPlace(Net):
         return x
 
 
+class ActivatesFirst(Block):
+    """Changes its own input in place."""
+
+    def forward(self, x):
+        return super().forward(F.relu_(x))
+
+
+class BlocksChangeInputs(Net):
+    """... which the caller then uses, changed as it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(ActivatesFirst(11) for _ in range(3))
+
+    def body(self, tokens):
+        x = self.blocks[0](self.embedding(tokens) * 2.0) - 1.0
+        y = self.blocks[1](x)
+        return self.blocks[2](y + 0.5 * x) * self.gain
+
+
 class SomeUnused(Net):
     """No gradient ever for one block, and for another only every second sample decides."""
 
@@ -215,6 +235,7 @@ CASES = {
     "torch's attention and recurrence": (Attends, next_token_loss),
     "reparametrized, lists and dictionaries": (Reparametrized, next_token_loss),
     "inputs and outputs changed in place": (ChangesInPlace, next_token_loss),
+    "inputs changed in place by blocks": (BlocksChangeInputs, next_token_loss),
     "branches that differ by rank": (SomeUnused, next_token_loss),
     "containers in and out": (ReturnsMore, loss_of_output),
     "two forwards, one backward": (Net, two_forwards),

@@ -77,8 +77,12 @@ def others():
     class Muon(optim.SGD):
         pass
 
-    with pytest.raises(zeroshard.ConfigError, match="Muon does not update"):
-        start(model, NO_OPTIMIZER(1), optimizer=Muon(model.parameters(), lr=0.1))
+    class Adam_mini(optim.SGD):
+        pass
+
+    for kind in (Muon, Adam_mini):
+        with pytest.raises(zeroshard.ConfigError, match=f"{kind.__name__} does not update"):
+            start(model, NO_OPTIMIZER(1), optimizer=kind(model.parameters(), lr=0.1))
     with pytest.raises(zeroshard.ConfigError, match="not an optimizer: int"):
         start(model, NO_OPTIMIZER(1), optimizer=3)
     with pytest.raises(zeroshard.ConfigError, match=r"1 parameter\(s\) that are not the model's: the first has shape \(2,\)"):
@@ -178,6 +182,45 @@ def test_at_every_stage(name):
 
 def test_what_cannot_be_sharded_is_refused():
     on_ranks(2, others)
+
+
+class Averages(optim.SGD):
+    """Trains on other weights than it evaluates, as schedule-free optimizers do."""
+
+    def eval(self):
+        self._shift(1.0)
+
+    def train(self):
+        self._shift(-1.0)
+
+    @torch.no_grad()
+    def _shift(self, by):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.add_(by)
+
+
+def switched_and_given_back():
+    for stage in range(4):
+        model = made()
+        optimizer = Averages(model.parameters(), lr=0.01)
+        given = list(optimizer.param_groups[0]["params"])
+        engine = start(model, NO_OPTIMIZER(stage, bf16={"enabled": True}), optimizer=optimizer)
+        trained = train(engine).weights
+        engine.optimizer.eval()
+        shifted = full_weights(model)
+        for name, weight in trained.items():
+            assert (shifted[name].float() - weight.float() - 1.0).abs().max() < 0.02, (stage, name)
+        engine.optimizer.train()
+        back = full_weights(model)
+        assert all((back[name].float() - trained[name].float()).abs().max() < 0.01 for name in back)
+        engine.destroy()
+        assert all(one is other for one, other in zip(optimizer.param_groups[0]["params"], given, strict=True)) and not optimizer.state
+        train_new(model, NO_OPTIMIZER(stage), optimizer=optimizer)
+
+
+def test_optimizers_that_switch_and_outlive_their_engine():
+    on_ranks(2, switched_and_given_back)
 
 
 def by_configuration():

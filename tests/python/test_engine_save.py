@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import zeroshard
-from engine_models import full_weights, made, settings, start, train, train_new
+from engine_models import full_weights, logged, made, settings, start, train, train_new
 from engine_ranks import on_ranks
 from safetensors.torch import load_file
 from torch import optim
@@ -186,6 +186,8 @@ def whole_models(folder):
         for name, weight in weights.items():
             assert by_torch[name].dtype == torch.bfloat16 and torch.equal(by_torch[name], weight) and torch.equal(by_safetensors[name], weight)
         made(tied=True).bfloat16().load_state_dict(by_torch)
+        assert engine.save_16bit_model(Path(folder) / "as_deepspeed")
+        assert torch.load(Path(folder) / "as_deepspeed/pytorch_model.bin").keys() == by_torch.keys()
         assert not any(name.startswith("blocks.0") for name in load_file(Path(folder) / "part.safetensors"))
         torch.distributed.barrier()
         engine.destroy()
@@ -196,6 +198,28 @@ def whole_models(folder):
 
 def test_whole_models_in_one_file(tmp_path):
     on_ranks(2, whole_models, str(tmp_path))
+
+
+def other_tags(folder):
+    for validation, tag in ((None, "t0"), ("Ignore", "t0"), ("Fail", None)):
+        more = {"checkpoint": {"tag_validation": validation}} if validation else {}
+        engine = start(made(), settings(1, **more))
+        where = Path(folder) / str(validation)
+        with logged() as said:
+            if tag is None:
+                with pytest.raises(zeroshard.StorageError, match="different tags: rank 0 t0, rank 1 t1; give all ranks one tag"):
+                    engine.save_checkpoint(where, f"t{distributed.rank()}")
+                assert not where.exists()
+                continue
+            engine.save_checkpoint(where, f"t{distributed.rank()}")
+        torch.distributed.barrier()
+        assert sorted(path.name for path in where.iterdir()) == ["latest", "t0", "zero_to_fp32.py"]
+        assert engine.load_checkpoint(where)[0] == str(where / "t0")
+        assert any("all use rank 0's" in line for line in said) == (validation is None and distributed.rank() == 0)
+
+
+def test_ranks_with_different_tags(tmp_path):
+    on_ranks(2, other_tags, str(tmp_path))
 
 
 def exact_runs():

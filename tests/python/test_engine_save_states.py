@@ -1,9 +1,12 @@
 """Checkpoints: schedules and client states come back as they were; what does not fit, or fails on one rank, is said on all."""
+import argparse
 import collections
 import copy
+import json
 import resource
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import zeroshard
@@ -85,6 +88,12 @@ def test_schedules_and_client_states_come_back_as_they_were(tmp_path):
 def test_what_json_holds_is_written_as_it_is():
     plain = {"a": [1, 2.5, None, True, {"b": "c"}]}
     assert encode(plain, "client_state") == plain and decode(plain) == plain
+    random = np.random.get_state()
+    kept = decode(json.loads(json.dumps(encode({"random": random, "args": argparse.Namespace(lr=0.1, layers=(1, 2)),
+                                                 "best": np.float32(0.5)}, "client_state"))))
+    np.random.set_state(kept["random"])
+    assert np.array_equal(np.random.get_state()[1], random[1]) and kept["args"] == argparse.Namespace(lr=0.1, layers=(1, 2))
+    assert isinstance(kept["best"], np.float32) and kept["best"] == 0.5
     with pytest.raises(zeroshard.ConfigError, match=r"client_state.a is of type Tensor; keep numbers"):
         encode({"a": torch.zeros(200_000)}, "client_state")
     with pytest.raises(zeroshard.ConfigError, match=r"client_state.a is of type function; keep numbers"):

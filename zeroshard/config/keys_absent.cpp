@@ -58,10 +58,9 @@ void add_idle_sections(KeyTable& table) {
   add_switched(table, "autotuning", "a search over configs", effect, "use zeroshard plan");
   add_switched(table, "hybrid_engine", "faster generation in RLHF", effect,
                "generation runs on the training weights");
-  add_switched(table, "nebula", "another checkpoint service", effect,
-               "checkpoints are our own, and asynchronous");
+  add_switched(table, "nebula", "another checkpoint service", effect, "checkpoints are our own");
   add_whole(table, "datastates_ckpt", "another checkpoint writer", effect,
-            "checkpoints are our own, and asynchronous");
+            "checkpoints are our own");
   add_whole(table, "aio", "requests of offload to disk", effect,
             "offload to disk is not available");
   add_whole(table, "pipeline", "pipeline parallelism", effect,

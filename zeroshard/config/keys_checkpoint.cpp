@@ -29,11 +29,12 @@ void add_checkpoint_keys(KeyTable& table) {
                    "when ranks name different tags"));
   table.add(absent<bool>("checkpoint.load_universal", "load DeepSpeed's universal format",
                          {.default_value = "false",
-                          .instead = "every checkpoint of ours loads at any stage and rank count",
+                          .instead = "our own format is read as it is",
                           .harmless = {"false"}}));
   table.add(absent<bool>("checkpoint.use_node_local_storage", "write to each node's own disk",
                          {.default_value = "false",
-                          .instead = "every rank writes its own file below the given folder",
+                          .instead = "save to a folder that all hosts see: rank 0 writes "
+                                     "weights and state",
                           .harmless = {"false"}}));
   table.add(Section{.path = "checkpoint.parallel_write", .meaning = "for pipeline parallelism"});
   table.add(absent<bool>("checkpoint.parallel_write.pipeline_stage", "stages write in parallel",

@@ -120,10 +120,10 @@ class Core {
   // Finishes everything asynchronous: parameters and states read as after step().
   void quiesce();
 
-  // A unit's full parameters, between phases. Collective. `changed`: the shards and masters take
-  // over what was written into them, by all ranks or by rank `from`.
+  // A unit's full parameters, between phases. Collective. The shards and masters take over what was
+  // written into them, by all ranks or by rank `from`.
   void gather_full(std::size_t unit);
-  void release_full(std::size_t unit, bool changed, int from = -1);
+  void release_full(std::size_t unit, Written written, int from = -1);
   // Masters were written by each rank: parameters follow, of one unit or all. Collective.
   void adopt_masters(std::optional<std::size_t> only = {});
   // Blocks until what backward has brought so far is reduced.

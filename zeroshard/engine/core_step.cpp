@@ -247,15 +247,15 @@ void Core::gather_full(std::size_t unit) {
   gatherer_->hold(unit);
 }
 
-void Core::release_full(std::size_t unit, bool changed, int from) {
+void Core::release_full(std::size_t unit, Written written, int from) {
   const std::lock_guard lock(mutex_);
   const at::NoGradGuard no_grad;
-  if (changed) {
+  if (written != Written::nothing) {
     for (std::size_t group = 0; from >= 0 && group < flat_[unit]->groups(); ++group) {
       gathers_->broadcast(flat_[unit]->full_piece(group), from, flat_[unit]->name()).wait();
     }
     flat_[unit]->take_over_full();
-    states_->refresh_masters(unit);
+    states_->refresh_masters(unit, written);
   }
   gatherer_->unhold(unit);
   gatherer_->trim();
@@ -285,7 +285,7 @@ void Core::fill_parameters(const ParameterFiller& fill) {
   const at::NoGradGuard no_grad;
   for (std::size_t unit = 0; unit < flat_.size(); ++unit) {
     flat_[unit]->fill(fill);
-    states_->refresh_masters(unit);
+    states_->refresh_masters(unit, Written::all);
   }
 }
 

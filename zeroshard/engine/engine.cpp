@@ -108,8 +108,8 @@ FullParams::FullParams(Core& core, std::vector<std::size_t> units, Access access
 
 FullParams::~FullParams() noexcept(false) {
   // Where an exception ends the scope, what was written half is forgotten.
-  const bool changed = access_.writes && !unwinding_;
-  for (const std::size_t unit : units_) core_.release_full(unit, changed, access_.from);
+  const Written written = access_.writes && !unwinding_ ? Written::some : Written::nothing;
+  for (const std::size_t unit : units_) core_.release_full(unit, written, access_.from);
 }
 
 }  // namespace zeroshard

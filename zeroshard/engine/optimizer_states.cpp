@@ -1,7 +1,10 @@
 #include "zeroshard/engine/optimizer_states.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
+
+#include <ATen/ops/where.h>
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
@@ -26,6 +29,18 @@ void refuse_more_moments(const OptimizerOptions& options, std::size_t has) {
   throw StateError({.what = "a parameter group needs more moments than the engine was made with",
                     .value = std::to_string(wants) + " against " + std::to_string(has),
                     .remedy = "give the optimizer and its momentum when the engine is made"});
+}
+
+// Piece by piece, so that what is computed on the way stays small.
+void take_changed(const at::Tensor& masters, const at::Tensor& parameters) {
+  constexpr std::int64_t kPiece = 1 << 20;
+  for (std::int64_t begin = 0; begin < masters.numel(); begin += kPiece) {
+    const std::int64_t count = std::min(kPiece, masters.numel() - begin);
+    const at::Tensor master = masters.narrow(0, begin, count);
+    const at::Tensor parameter = parameters.narrow(0, begin, count);
+    const at::Tensor same = master.to(parameter.scalar_type()).eq(parameter);
+    master.copy_(at::where(same, master, parameter.to(at::kFloat)));
+  }
 }
 
 }  // namespace
@@ -67,14 +82,16 @@ void* OptimizerStates::owned_parameters(const Unit& unit, std::size_t group) con
   return sharded_ ? unit.flat->shard(group) : unit.flat->full(group);
 }
 
-void OptimizerStates::refresh_masters(std::size_t unit) {
+void OptimizerStates::refresh_masters(std::size_t unit, Written written) {
   Unit& of = units_[unit];
   for (std::size_t group = 0; group < of.groups.size(); ++group) {
-    if (!of.groups[group].master) continue;
+    if (!of.groups[group].master || written == Written::nothing) continue;
     const GroupStates to = states(unit, group);
-    tensor_over(to.master, to.owned_numel, DType::fp32, memory_.device())
-        .copy_(tensor_over(owned_parameters(of, group), to.owned_numel,
-                           of.flat->layout().groups()[group].dtype, memory_.device()));
+    const at::Tensor master = tensor_over(to.master, to.owned_numel, DType::fp32, memory_.device());
+    const at::Tensor parameters =
+        tensor_over(owned_parameters(of, group), to.owned_numel,
+                    of.flat->layout().groups()[group].dtype, memory_.device());
+    written == Written::all ? void(master.copy_(parameters)) : take_changed(master, parameters);
   }
 }
 

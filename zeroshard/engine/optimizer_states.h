@@ -22,6 +22,10 @@ struct UpdateSettings {
   float gradient_factor = 1.0F;          // unscaling and clipping
 };
 
+// What somebody has done to a unit's full parameters. Of `some`, masters that still round to their
+// parameter keep the digits which that has not.
+enum class Written { nothing, some, all };
+
 class OptimizerStates {
  public:
   // `group_ids`: for each unit, each parameter's parameter group.
@@ -35,7 +39,7 @@ class OptimizerStates {
 
   // Masters take the parameters' values again, after somebody has written those. The unit's full
   // buffer is there.
-  void refresh_masters(std::size_t unit);
+  void refresh_masters(std::size_t unit, Written written);
 
   // Parameters take the masters' values, after somebody has written those.
   void write_parameters(std::size_t unit);

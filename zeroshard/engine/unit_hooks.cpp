@@ -9,9 +9,13 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
 
+#include "zeroshard/base/error.h"
 #include "zeroshard/engine/core.h"
 #include "zeroshard/monitor/trace.h"
 
@@ -57,7 +61,10 @@ struct Boundary : torch::autograd::Function<Boundary> {
     context->saved_data["unit"] = c10::IValue::make_capsule(std::move(carried));
     // An input without a gradient stays without: zeros would reach parameters as a gradient.
     context->set_materialize_grads(false);
-    return inputs.vec();
+    // Not the inputs as they are: autograd would forbid the unit to change those in place.
+    variable_list same_memory;
+    for (const at::Tensor& input : inputs) same_memory.push_back(input.detach());
+    return same_memory;
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto carried =
@@ -172,6 +179,11 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
   }
 };
 
+// Besides the one given: whether somebody has the tensor, or what it is a view of.
+bool is_used_elsewhere(const at::Tensor& tensor) {
+  return tensor.use_count() > 1 || (tensor.is_view() && tensor._base().use_count() > 1);
+}
+
 }  // namespace
 
 ForwardScope::ForwardScope(const UnitLink& unit) : unit_(unit) {
@@ -209,7 +221,7 @@ void PendingUse::leave_open() {
   if (!std::exchange(open_, true) && core != nullptr) core->leave_open(unit_.unit);
 }
 
-void mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs) {
+std::vector<MarkedInput> mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs) {
   std::vector<at::Tensor*> wanted;
   variable_list values;
   for (at::Tensor* input : inputs) {
@@ -217,9 +229,30 @@ void mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs) {
     wanted.push_back(input);
     values.push_back(*input);
   }
-  if (wanted.empty()) return use->leave_open();
+  if (wanted.empty()) {
+    use->leave_open();
+    return {};
+  }
   const variable_list marked = Boundary::apply(carry(use), at::TensorList(values));
-  for (std::size_t i = 0; i < wanted.size(); ++i) *wanted[i] = marked[i];
+  std::vector<MarkedInput> kept;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    *wanted[i] = marked[i];
+    if (!is_used_elsewhere(values[i])) continue;  // it may go while the unit runs
+    kept.push_back({std::move(values[i]), marked[i], marked[i]._version()});
+  }
+  return kept;
+}
+
+void carry_changes_over(const std::vector<MarkedInput>& inputs) {
+  for (const auto& [given, marked, version] : inputs) {
+    if (marked._version() == version) continue;
+    if (given.is_view() || given.is_leaf()) {
+      throw StateError({.what = "a unit changes an input in place that is a view, or a leaf",
+                        .value = fmt::format("of shape [{}]", fmt::join(given.sizes(), ", ")),
+                        .remedy = "give the unit a clone() of it, or change it out of place"});
+    }
+    torch::autograd::impl::set_gradient_edge(given, torch::autograd::impl::gradient_edge(marked));
+  }
 }
 
 void mark_outputs(const Use& use, const std::vector<at::Tensor*>& outputs) {

@@ -2,6 +2,7 @@
 // or, with activation checkpointing, one node that computes the unit again.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -61,8 +62,18 @@ class PendingUse {
 };
 using Use = std::shared_ptr<PendingUse>;
 
-// Inputs that require a gradient get a node behind which the unit's backward is over.
-void mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs);
+// What the unit was given, and the tensor over the same memory that it computes with.
+struct MarkedInput {
+  at::Tensor given;
+  at::Tensor marked;
+  std::int64_t version = 0;  // of both, before the unit ran
+};
+
+// Inputs that require a gradient get a node behind which the unit's backward is over. Returns those
+// that somebody else may use again.
+std::vector<MarkedInput> mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs);
+// What the unit has changed in place is changed for the caller's gradients, too.
+void carry_changes_over(const std::vector<MarkedInput>& inputs);
 // A gradient that arrives at an output announces the unit's backward.
 void mark_outputs(const Use& use, const std::vector<at::Tensor*>& outputs);
 

@@ -15,7 +15,7 @@ _absent.install_finder()
 
 _HERE = __name__
 __getattr__, __dir__ = lazy(__name__, {
-    "initialize": "zeroshard",
+    "initialize": f"{_HERE}._initialize",
     "init_distributed": "zeroshard.distributed",
     "DeepSpeedEngine": "zeroshard:Engine",
     "DeepSpeedOptimizer": "zeroshard.optimizer:ZeroOptimizer",

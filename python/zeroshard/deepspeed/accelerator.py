@@ -1,43 +1,70 @@
 """get_accelerator(): the device of this process behind DeepSpeed's names."""
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import Any
+
+from zeroshard.chosen_device import wants_cpu
 
 from ._lazy import lazy
 
 __getattr__, __dir__ = lazy(__name__)
 
+# Of the rank, whatever its device: torch's own functions of the same names.
+SEEDS = ("manual_seed", "initial_seed", "get_rng_state", "set_rng_state")
+# Measures that a CPU has not. A script that logs them goes on.
+ZERO_ON_CPU = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_cached",
+               "max_memory_cached")
+NOTHING_ON_CPU = ("empty_cache", "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
+                  "synchronize", "set_device", "range_push", "range_pop", "manual_seed_all")
+
 
 class Accelerator:
-    """CUDA where there is a device, else the CPU. What is not spelt out here is torch's own: an
-    attribute such as `empty_cache` comes from torch.cuda, or from torch.cpu."""
+    """CUDA where the engine computes with it, else the CPU. What is not spelt out here is torch's own: an
+    attribute such as `current_stream` comes from torch.cuda, or from torch.cpu."""
 
     def __init__(self, name: str, module: Any) -> None:
         self._name = name
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._name == "cpu":
+            found = self._of_cpu(name)
+            if found is not None:
+                return found
+        if hasattr(self._module, name):
+            return getattr(self._module, name)
+        raise AttributeError(f"[deepspeed] get_accelerator().{name} is not part of ZeroShard; nearest thing: torch.{self._name}, "
+                             "and torch itself", name=name, obj=self)
+
+    def _of_cpu(self, name: str) -> Any:
+        import torch
+
+        if name in SEEDS:
+            return getattr(torch, name)
+        if name == "manual_seed_all":
+            return torch.manual_seed
+        if name in ZERO_ON_CPU:
+            return lambda device_index=None: 0
+        return (lambda *unused: None) if name in NOTHING_ON_CPU else None
 
     def device_name(self, device_index: int | None = None) -> str:
         return self._name if device_index is None or self._name == "cpu" else f"{self._name}:{device_index}"
+
+    def device(self, device_index: int | None = None) -> Any:
+        """A scope in which this device is the current one."""
+        from contextlib import nullcontext
+
+        return self._module.device(device_index) if self._name == "cuda" else nullcontext()
 
     def current_device_name(self) -> str:
         return self.device_name(self.current_device())
 
     def current_device(self) -> int:
         return self._module.current_device() if self._name == "cuda" else 0
-
-    def device_count(self) -> int:
-        return self._module.device_count()
-
-    def is_available(self) -> bool:
-        return self._module.is_available()
-
-    def set_device(self, device_index: int) -> None:
-        if self._name == "cuda":
-            self._module.set_device(device_index)
 
     def communication_backend_name(self) -> str:
         return "nccl" if self._name == "cuda" else "gloo"
@@ -48,25 +75,41 @@ class Accelerator:
     def is_fp16_supported(self) -> bool:
         return True
 
-    def empty_cache(self) -> None:
+    def is_synchronized_device(self) -> bool:
+        return self._name == "cpu"
+
+    def supported_dtypes(self) -> list[Any]:
+        import torch
+
+        return [torch.float, torch.half, torch.bfloat16]
+
+    def on_accelerator(self, tensor: Any) -> bool:
+        return tensor.device.type == self._name
+
+    def pin_memory(self, tensor: Any, align_bytes: int = 1) -> Any:
+        return tensor.pin_memory() if self._name == "cuda" else tensor
+
+    def is_pinned(self, tensor: Any) -> bool:
+        return tensor.is_pinned() if self._name == "cuda" else True
+
+    def total_memory(self, device_index: int | None = None) -> int:
         if self._name == "cuda":
-            self._module.empty_cache()
+            return self._module.get_device_properties(self._index(device_index)).total_memory
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
-    def memory_allocated(self, device_index: int | None = None) -> int:
-        return self._module.memory_allocated(device_index) if self._name == "cuda" else 0
-
-    def max_memory_allocated(self, device_index: int | None = None) -> int:
-        return self._module.max_memory_allocated(device_index) if self._name == "cuda" else 0
-
-    def reset_peak_memory_stats(self, device_index: int | None = None) -> None:
+    def available_memory(self, device_index: int | None = None) -> int:
         if self._name == "cuda":
-            self._module.reset_peak_memory_stats(device_index)
+            return self._module.mem_get_info(self._index(device_index))[0]
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+    def _index(self, device_index: int | None) -> int:
+        return self.current_device() if device_index is None else device_index
 
 
 @lru_cache(maxsize=None)
 def get_accelerator() -> Accelerator:
-    """The one accelerator of this process."""
+    """The one accelerator of this process: the engine's device."""
     import torch
 
-    name = "cuda" if torch.cuda.is_available() else "cpu"
+    name = "cuda" if torch.cuda.is_available() and not wants_cpu() else "cpu"
     return Accelerator(name, torch.cuda if name == "cuda" else torch.cpu)

@@ -22,7 +22,7 @@ def is_ours(folder: Path) -> bool:
 
 
 def whole_weights(folder: Path, exclude_frozen: bool = False) -> dict[str, "torch.Tensor"]:
-    """{name: fp32 tensor} of the model's weights: masters where there are some, the others widened; tied ones once."""
+    """{name: fp32 tensor} of the weights: masters where there are some, the others widened; tied ones by each name."""
     import torch
     from safetensors.torch import load_file
 
@@ -36,7 +36,13 @@ def whole_weights(folder: Path, exclude_frozen: bool = False) -> dict[str, "torc
     weights = {name: tensor for name, tensor in load_file(folder / WEIGHTS).items() if name not in frozen}
     rounded = [name for name, tensor in weights.items() if tensor.dtype in (torch.float16, torch.bfloat16)]
     masters = cut_masters(folder, state, rounded)
-    return {name: masters[name] if name in masters else tensor.float() for name, tensor in weights.items()}
+    whole = {name: masters[name] if name in masters else widened(tensor) for name, tensor in weights.items()}
+    tied = {name: first for name, first in state.get("tied", {}).items() if first in whole}
+    return {**whole, **{name: whole[first] for name, first in tied.items()}}
+
+
+def widened(tensor: "torch.Tensor") -> "torch.Tensor":
+    return tensor.float() if tensor.is_floating_point() else tensor  # counters and masks are no weights
 
 
 def cut_masters(folder: Path, state: dict[str, Any], names: list[str]) -> dict[str, "torch.Tensor"]:
