@@ -18,13 +18,14 @@ from torch import nn
 from zeroshard import _C, distributed
 from zeroshard import checkpoint_files as files
 from zeroshard.agreement import all_or_none, of_all_ranks
+from zeroshard.engine_facts import EngineFacts
 from zeroshard.errors import ConfigError, StorageError
 from zeroshard.plain_state import encode
 
 logger = logging.getLogger("zeroshard")
 
 
-class CheckpointCalls:
+class CheckpointCalls(EngineFacts):
     """The engine's calls that save and load. All of them are collective."""
 
     def save_checkpoint(

@@ -11,14 +11,13 @@ from zeroshard import _C, distributed
 from zeroshard.checkpoint import CheckpointCalls
 from zeroshard.data import RankLoader
 from zeroshard.engine_absent import no_such_attribute
-from zeroshard.engine_facts import EngineFacts
 from zeroshard.engine_registry import EngineKeeper, engines
 from zeroshard.engine_setup import EngineSetup
 from zeroshard.errors import StateError
 from zeroshard.gather import full_params
 from zeroshard.hooks import ModelHooks
 from zeroshard.map_tensors import map_tensors
-from zeroshard.optimizer import HookedModule, ShardSteps, ZeroOptimizer
+from zeroshard.optimizer import HookedModule, ZeroOptimizer
 from zeroshard.read_config import EngineConfig
 from zeroshard.released_state import refuse_released_state_dict
 from zeroshard.sharded_parameter import ShardHome, make_sharded
@@ -28,7 +27,7 @@ from zeroshard.units import find_units
 logger = logging.getLogger("zeroshard")
 
 
-class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
+class Engine(EngineSetup, CheckpointCalls, nn.Module):
     """Made by zeroshard.initialize(). Unknown attributes are the module's."""
 
     def __init__(
@@ -45,14 +44,14 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
         self.device = device
         self.basic_optimizer = optimizer
         self.optimizer = self._client_optimizer()
-        self.lr_scheduler: Any = None
+        self.lr_scheduler = None
         self.training_dataloader: Any = None
         self.global_steps = self.global_samples = self.micro_steps = self.skipped_steps = 0
-        self._gradient_norm: float | None = None
+        self._gradient_norm = None
         self._step_applied = False
         self._boundary: bool | None = None
-        self._frozen_here: list[nn.Parameter] = []
-        self._shard_steps: ShardSteps | None = None
+        self._frozen_here = []
+        self._shard_steps = None
         self._destroyed = False
         self._report = StepReport(configuration.parsed, device)
         self._choose_batch_sizes()
@@ -86,7 +85,7 @@ class Engine(EngineSetup, EngineFacts, CheckpointCalls, nn.Module):
             torch.cuda.set_device(self.device)  # the process group may be the user's
         self._freeze_what_is_not_trained()
         self.units = find_units(self.module)
-        self.places = {  # by parameter's id: its unit, and which of that it is
+        self.places = {
             id(parameter): (number, index)
             for number, unit in enumerate(self.units)
             for index, parameter in enumerate(unit.parameters.values())

@@ -4,10 +4,11 @@ from typing import Any
 import torch
 
 from zeroshard import distributed
+from zeroshard.engine_parts import EngineParts
 from zeroshard.errors import ConfigError
 
 
-class EngineFacts:
+class EngineFacts(EngineParts):
     """Questions that change nothing."""
 
     def train_batch_size(self) -> int:

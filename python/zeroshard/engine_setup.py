@@ -7,6 +7,7 @@ from torch import nn
 
 from zeroshard import _C, distributed
 from zeroshard.agreement import of_all_ranks
+from zeroshard.engine_parts import EngineParts
 from zeroshard.errors import ConfigError
 from zeroshard.gather import EngineHome
 from zeroshard.optimizer import ShardSteps, kernel_of
@@ -15,7 +16,7 @@ from zeroshard.sharded_parameter import ShardHome, make_plain, make_sharded
 from zeroshard.units import Unit, is_left_alone
 
 
-class EngineSetup:
+class EngineSetup(EngineParts):
     """The engine's steps while it is made."""
 
     def _freeze_what_is_not_trained(self) -> None:

@@ -69,10 +69,10 @@ class ModelHooks:
         modules = {id(unit.module): index for index, unit in enumerate(units)}
         for module in engine.module.modules():
             owned = {unit_of[id(each)] for each in module._parameters.values() if id(each) in unit_of}
-            released = sorted(unit for unit in owned if not self.core.is_resident(unit))
-            for unit in released:
-                if modules.get(id(module)) != unit:
-                    self._hook(module, unit, guards=True)
+            released = sorted(number for number in owned if not self.core.is_resident(number))
+            for number in released:
+                if modules.get(id(module)) != number:
+                    self._hook(module, number, guards=True)
             if released:
                 module._parameters = GuardedParameters(module._parameters)
                 self.guarded.append(module)

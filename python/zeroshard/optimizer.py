@@ -89,12 +89,12 @@ class ShardSteps:
         self.optimizer.state.clear()
         for group in self.optimizer.param_groups:
             group["params"] = []
-        for group, master in segments:
+        for number, master in segments:
             shard = nn.Parameter(master, requires_grad=True)
             self.shards.append(shard)
-            self.optimizer.param_groups[group]["params"].append(shard)
-            if first[group]:
-                self.optimizer.state[shard] = {name: make(shard) for name, make in first[group].items()}
+            self.optimizer.param_groups[number]["params"].append(shard)
+            if first[number]:
+                self.optimizer.state[shard] = {name: make(shard) for name, make in first[number].items()}
 
     def give_back(self) -> None:
         """The shards' memory goes with the engine: the optimizer has its parameters again, and no states."""

@@ -1,5 +1,6 @@
 """The small parts of `deepspeed` that need no engine."""
 import argparse
+import logging
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from collections import OrderedDict
 
 import pytest
 import torch
+from engine_ranks import on_ranks
 
 pytest.importorskip("zeroshard", reason="the package is not built", exc_type=ImportError)
 import zeroshard.deepspeed as deepspeed
@@ -146,6 +148,26 @@ def test_accelerator():
         assert accelerator.on_accelerator(torch.ones(1, device=accelerator.device_name()))
     with pytest.raises(AttributeError, match=r"get_accelerator\(\).op_builder_dir is not part of ZeroShard; nearest thing: torch"):
         accelerator.op_builder_dir()
+
+
+def says_that_it_was_called():
+    """HuggingFace's tests look for this line, at the level that the Trainer has set."""
+    from engine_models import made, settings
+
+    class Keeps(logging.Handler):
+        def emit(self, record):
+            said.append(record.getMessage())
+
+    said, handler = [], Keeps()
+    deepspeed.utils.logger.addHandler(handler)
+    deepspeed.initialize(model=made(), config=settings(1))
+    deepspeed.utils.logger.setLevel(logging.WARNING)
+    deepspeed.initialize(model=made(), config=settings(1))
+    assert len(said) == 1 and "DeepSpeed info" in said[0] and "stage 1 on 1 ranks" in said[0]
+
+
+def test_initialize_says_that_it_was_called():
+    on_ranks(1, says_that_it_was_called)
 
 
 def test_the_accelerator_is_the_engine_s_device():
