@@ -6,9 +6,11 @@ import sys
 
 from compare import compare, flat
 from conftest import STAGE
-from make_goldens import GOLDENS, run_case
+from forked_ranks import ForkedRanks
+from make_goldens import CLIENTS, GOLDENS, client_command, client_variables, outcome, run_case
 
 OUR_PATHS = f"{STAGE / 'zeroshard' / '_dropin'}:{STAGE}"
+FORKED_SECONDS = 120  # of one case; none takes ten by itself
 FORBIDDEN = ("terminate called", "Exception raised from", "C++ CapturedTraceback", "Fatal Python error")
 
 
@@ -31,8 +33,22 @@ def expected(case):
     return golden
 
 
-def run_ours(case, folder):
-    result, status, output = run_case(case, sys.executable, folder / "run", environment={"PYTHONPATH": OUR_PATHS})
+def start_forked_ranks():
+    return ForkedRanks(sorted(CLIENTS.glob("*.py")), client_variables(sys.executable, {"PYTHONPATH": OUR_PATHS}))
+
+
+def run_forked(case, ranks, folder, timeout=FORKED_SECONDS):
+    """As run_case."""
+    status = ranks.run(case.ranks, client_command(case, folder), folder, timeout)
+    return outcome(folder, status)
+
+
+def run_ours(case, folder, ranks=None):
+    """Forked, where there are ranks that fork."""
+    if ranks is None:
+        result, status, output = run_case(case, sys.executable, folder / "run", environment={"PYTHONPATH": OUR_PATHS})
+    else:
+        result, status, output = run_forked(case, ranks, folder / "run")
     tail = "\n".join(output.splitlines()[-40:])
     assert result is not None and status == 0, f"{case.name} ended with status {status}:\n{tail}"
     for words in FORBIDDEN:
@@ -40,8 +56,8 @@ def run_ours(case, folder):
     return result
 
 
-def check(case, folder):
-    result = run_ours(case, folder)
+def check(case, folder, ranks=None):
+    result = run_ours(case, folder, ranks)
     golden = expected(case)
     if golden is None:
         assert all(math.isfinite(loss) for loss in flat(result["losses"]))
