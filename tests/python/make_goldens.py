@@ -138,6 +138,12 @@ CASES = [
     Case("hf_stage3_bf16_decay", "hf_trainer.py", automatic(3, **DECAY), "--precision bf16", precision="bf16"),
     Case("hf_stage2_bf16", "hf_trainer.py", automatic(2), "--precision bf16", precision="bf16", quirks=TIED, forked=True),
     Case("hf_stage2_fp16", "hf_trainer.py", automatic(2), "--precision fp16", precision="fp16", quirks=TIED, forked=True),
+    Case("hf_stage1_fp16", "hf_trainer.py", automatic(1), "--precision fp16", precision="fp16", quirks=TIED, forked=True),
+    Case("hf_stage3_fp16", "hf_trainer.py", automatic(3), "--precision fp16", precision="fp16", forked=True),
+    Case("hf_stage1_bf16", "hf_trainer.py", automatic(1), "--precision bf16", precision="bf16", quirks=TIED, forked=True),
+    Case("hf_stage3_keep_best", "hf_trainer.py", automatic(3), "--save-steps 4 --keep-best", forked=True),
+    # Five micro-batches are two and a half windows of accumulation.
+    Case("hf_stage2_last_window", "hf_trainer.py", automatic(2), "--label-smoothing 0.1 --samples 20", quirks=TIED, forked=True),
     Case("hf_stage3_default_optimizer", "hf_trainer.py", automatic(3, optimizer=False, **DECAY), forked=True),
     Case("hf_stage3_evaluate_first", "hf_trainer.py", automatic(3), "--evaluate-first", forked=True),
     Case("hf_stage2_offload", "hf_trainer.py", automatic(2, zero_optimization={"offload_optimizer": {"device": "cpu"}}),

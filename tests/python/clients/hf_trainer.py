@@ -1,7 +1,7 @@
 """transformers.Trainer with deepspeed="ds_config.json", the way most people meet ZeRO.
 
 Trains, evaluates, predicts and saves. With --resume the run is cut in the middle: a second Trainer takes it up from the
-checkpoint, and its losses must continue the first one's.
+checkpoint, and its losses must continue the first one's. With --keep-best it returns to an earlier checkpoint at its end.
 """
 import pathlib
 
@@ -13,7 +13,15 @@ from recording import (ON_CPU, client_arguments, described_folder, each_rank, nu
                        write_result)
 
 args = client_arguments(steps=8, precision="fp32", accumulation=2, clip=0.5, warmup=2, save_steps=0, resume=False,
-                        evaluate_first=False)
+                        evaluate_first=False, keep_best=False, label_smoothing=0.0, samples=96)
+
+
+def keep_best():
+    """Called the best is the highest loss, so that it is not the last checkpoint, whose weights are there anyway."""
+    if not args.keep_best:
+        return {}
+    return {"eval_strategy": "steps", "eval_steps": args.save_steps, "load_best_model_at_end": True,
+            "metric_for_best_model": "eval_loss", "greater_is_better": True}
 
 
 def training_arguments():
@@ -22,7 +30,8 @@ def training_arguments():
         per_device_train_batch_size=2, per_device_eval_batch_size=2, gradient_accumulation_steps=args.accumulation,
         max_steps=args.steps, learning_rate=5e-3, weight_decay=0.01, max_grad_norm=args.clip, warmup_steps=args.warmup,
         lr_scheduler_type="linear", logging_steps=1, bf16=args.precision == "bf16", fp16=args.precision == "fp16",
-        save_strategy="steps" if args.save_steps else "no", save_steps=args.save_steps or 500, dataloader_num_workers=0)
+        save_strategy="steps" if args.save_steps else "no", save_steps=args.save_steps or 500, dataloader_num_workers=0,
+        label_smoothing_factor=args.label_smoothing, **keep_best())
 
 
 def make_trainer():
@@ -31,7 +40,8 @@ def make_trainer():
     model = LlamaForCausalLM(LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=56, num_hidden_layers=2,
                                          num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
                                          tie_word_embeddings=True, pad_token_id=0, bos_token_id=1, eos_token_id=1))
-    return Trainer(model=model, args=training, train_dataset=random_tokens(96, 24), eval_dataset=random_tokens(10, 24, seed=1))
+    return Trainer(model=model, args=training, train_dataset=random_tokens(args.samples, 24),
+                   eval_dataset=random_tokens(10, 24, seed=1))
 
 
 def checkpoint_files(folder):
@@ -49,6 +59,10 @@ facts.update(trainer_history(trainer), global_step=trainer.state.global_step,
                      "parameter_dtype": str(next(engine.module.parameters()).dtype),
                      "loss_scale": number(getattr(engine.optimizer, "loss_scale", None))},
              train_loss=trainer.state.log_history[-1]["train_loss"], parameters=get_model_param_count(trainer.model))
+
+if args.keep_best:
+    facts["best"] = {"checkpoint": pathlib.Path(trainer.state.best_model_checkpoint).name,
+                     "evaluation": [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry]}
 
 if args.resume:
     middle = pathlib.Path(args.workdir) / f"checkpoint-{args.save_steps}"
