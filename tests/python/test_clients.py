@@ -3,8 +3,8 @@
 These are started by torchrun, as users start theirs, and one of each kind is here; all other cases are in test_clients_forked.py.
 """
 import pytest
+from client_cases import CASES
 from client_runs import check
-from make_goldens import CASES
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.forked], ids=lambda case: case.name)

@@ -2,8 +2,8 @@
 import dataclasses
 
 import pytest
+from client_cases import CASES
 from client_runs import check, run_ours, start_forked_ranks
-from make_goldens import CASES
 
 FORKED = [case for case in CASES if case.forked]
 

@@ -2,8 +2,8 @@
 import os
 
 import pytest
+from client_cases import CASES
 from client_runs import check_live
-from make_goldens import CASES
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.without_golden], ids=lambda case: case.name)

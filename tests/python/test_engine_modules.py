@@ -50,6 +50,14 @@ class ReadsOutside(Net):
         return F.linear(x, self.head.weight, self.head.bias)
 
 
+class ReadsAllAtTheEnd(Net):
+    """As AdaLoRA's penalty does: every block's weights once more, while those of the next are fetched ahead."""
+
+    def forward(self, tokens):
+        logits = super().forward(tokens)
+        return logits + 0.01 * sum((block.up.weight @ block.up.weight.t()).norm() for block in self.blocks)
+
+
 class CallsPartsOfABlock(Net):
     """Below the unit's own module."""
 
@@ -229,6 +237,7 @@ CASES = {
     "shared between blocks": (SharedBetweenBlocks, next_token_loss),
     "adapters beside frozen matrices": (Adapters, next_token_loss),
     "parameters read outside their module": (ReadsOutside, next_token_loss),
+    "all blocks' weights read at the end": (ReadsAllAtTheEnd, next_token_loss),
     "parts of a block called by themselves": (CallsPartsOfABlock, next_token_loss),
     "parts of a block called before it": (CallsPartsBeforeTheBlock, next_token_loss),
     "a block's weight read before it": (ReadsBeforeTheBlock, next_token_loss),

@@ -39,7 +39,7 @@ def test_a_rank_is_told_what_torchrun_tells(ranks, tmp_path):
     status, output = run(ranks, 2, tmp_path, f"""
 assert __name__ == "__main__" and sys.argv[1:] == ["an argument"] and os.getcwd() == {str(tmp_path)!r}
 assert sys.path[0] == {str(tmp_path)!r} and int(os.environ["MASTER_PORT"]) > 0
-print(rank, *(os.environ[name] for name in {names}))
+sys.stdout.write(" ".join([str(rank), *(os.environ[name] for name in {names})]) + "\\n")  # in one piece: both ranks write
 """)
     assert status == 0
     assert sorted(output.splitlines()) == ["0 0 2 2 127.0.0.1", "1 1 2 2 127.0.0.1", "ran at exit", "ran at exit"]

@@ -194,7 +194,10 @@ void FlatUnit::begin_gather(void* full_memory) {
     point_at(groups_[i],
              static_cast<std::byte*>(full_memory) + layout_.groups()[i].gathered_offset_bytes);
   }
-  show_shapes(true);
+}
+
+void FlatUnit::show() {
+  if (!resident()) show_shapes(true);
 }
 
 void FlatUnit::release() {

@@ -92,6 +92,9 @@ class FlatUnit {
   // ready -> gathering, of a resident unit whose shard has changed.
   void begin_refresh() { move_to(state_, ParameterState::gathering, name()); }
   void end_gather() { move_to(state_, ParameterState::ready, name()); }
+  // A use begins. Until then a unit that is gathered looks released: who looks up a parameter of
+  // one that is only fetched ahead must ask for it, or it goes away under him.
+  void show();
   void release();
   // From the shard to the full buffer, for every group of a unit that is gathering. `refresh`: only
   // those that an update has changed.

@@ -58,14 +58,18 @@ Gatherer::Gatherer(std::vector<FlatUnit*> units, GatherSchedule schedule, const 
 
 void Gatherer::reach(PhaseKind phase, std::size_t unit) {
   run(schedule_.reach(phase, unit), unit);
-  ++entries_[unit].holds;
-  wait(unit);
+  begin_use(unit);
 }
 
 void Gatherer::hold(std::size_t unit) {
   gather(unit);
-  ++entries_[unit].holds;
+  begin_use(unit);
+}
+
+void Gatherer::begin_use(std::size_t unit) {
+  Entry& entry = entries_[unit];
   wait(unit);
+  if (++entry.holds == 1) entry.unit->show();
 }
 
 void Gatherer::unhold(std::size_t unit) {

@@ -92,6 +92,7 @@ class Gatherer {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   void run(const GatherSchedule::Actions& actions, std::size_t needed);
   void gather(std::size_t unit);
+  void begin_use(std::size_t unit);
   void release(std::size_t unit);
   void note_gathered(std::int64_t change);
 

@@ -6,14 +6,14 @@ import pathlib
 
 import deepspeed
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import AdaLoraConfig, LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from recording import (ON_CPU, checksum, client_arguments, described, each_rank, random_tokens, rank, trainer_history, write_result)
 
-args = client_arguments(steps=6, precision="fp32", modules_to_save="", gradient_checkpointing=False)
+args = client_arguments(steps=6, precision="fp32", modules_to_save="", gradient_checkpointing=False, adapter="lora")
 workdir = pathlib.Path(args.workdir)
 base_folder, adapter_folder = workdir / "base", workdir / "adapter"
 if rank() == 0:  # before any deepspeed config is alive: an ordinary model on disk
@@ -31,8 +31,10 @@ training = TrainingArguments(
 torch.distributed.barrier()
 set_seed(42)
 model = LlamaForCausalLM.from_pretrained(base_folder)
-model = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM",
-                                         modules_to_save=args.modules_to_save.split(",") if args.modules_to_save else None))
+common = dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM",
+              modules_to_save=args.modules_to_save.split(",") if args.modules_to_save else None)
+model = get_peft_model(model, {"lora": lambda: LoraConfig(**common), "dora": lambda: LoraConfig(**common, use_dora=True),
+                               "adalora": lambda: AdaLoraConfig(**common, total_step=20, tinit=2, tfinal=4)}[args.adapter]())
 trainable, total = model.get_nb_trainable_parameters()
 
 
@@ -60,7 +62,8 @@ facts = trainer_history(trainer)
 unset_hf_deepspeed_config()  # what follows is an ordinary model again, loaded by one rank alone
 if rank() == 0:
     set_seed(1)
-    reloaded = PeftModel.from_pretrained(LlamaForCausalLM.from_pretrained(base_folder), str(adapter_folder))
+    reloaded = PeftModel.from_pretrained(LlamaForCausalLM.from_pretrained(base_folder), str(adapter_folder),
+                                         is_trainable=args.adapter == "adalora")  # its loss else asks for an adapter that trains
     loaded_back = {name: parameter for name, parameter in reloaded.named_parameters() if "lora_" in name}
     facts["adapters_load_back_exactly"] = all(torch.equal(loaded_back[name], tensor.to(loaded_back[name].dtype))
                                               for name, tensor in adapters.items())
