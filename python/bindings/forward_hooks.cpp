@@ -26,22 +26,29 @@ bool exception_is_handled() {
   return handled;
 }
 
+int calls_under_way(const py::object& module) {
+  return py::module_::import("zeroshard.calls_under_way")
+      .attr("calls_under_way")(module)
+      .cast<int>();
+}
+
 }  // namespace
 
 ForwardHooks::ForwardHooks(Core& core)
     : core_(core), active_(core.units()), deferred_(core.units()) {}
 
-py::object ForwardHooks::before(std::size_t unit, const py::tuple& arguments,
-                                const py::dict& keywords) {
+py::object ForwardHooks::before(const py::object& module, std::size_t unit,
+                                const py::tuple& arguments, const py::dict& keywords) {
   const bool again = core_.recomputes();
   const bool grad = at::GradMode::is_enabled();
+  if (unit == kNoUnit && is_in_forward() && calls_under_way(module) < 2) abandon();
   if (frames_.empty()) pass_trains_ = grad && !again;
   if (unit == kNoUnit) {
     frames_.push_back({});
     return py::none();
   }
   enter(unit, again, grad);
-  frames_.push_back({.unit = unit, .use = use_of(unit, again, grad)});
+  frames_.push_back({.unit = unit, .again = again, .use = use_of(unit, again, grad)});
   ++active_[unit];
   return marked(frames_.back(), arguments, keywords);
 }
@@ -82,7 +89,7 @@ py::object ForwardHooks::marked(Frame& frame, const py::tuple& arguments,
 
 void ForwardHooks::after(py::handle output) {
   ZS_CHECK(!frames_.empty(), "a module ended that had not begun");
-  const Frame frame = std::move(frames_.back());
+  Frame frame = std::move(frames_.back());
   frames_.pop_back();
   std::vector<at::Tensor> outputs;
   if (frame.use || !frame.outside.empty()) outputs = tensors_in(output);
@@ -96,7 +103,9 @@ void ForwardHooks::after(py::handle output) {
     leave(unit);
   }
   if (frame.unit != kNoUnit) leave(frame.unit);
-  if (!output.is_none() || !exception_is_handled()) return carry_changes_over(frame.inputs);
+  if (!output.is_none() || !exception_is_handled()) {
+    return carry_changes_over(frame.use, std::move(frame.inputs));
+  }
   const py::gil_scoped_release others_run;
   core_.abandon_forward();
 }
@@ -122,9 +131,13 @@ bool ForwardHooks::use_outside(std::size_t unit) {
 
 void ForwardHooks::abandon() {
   for (; !frames_.empty(); frames_.pop_back()) {
-    for (const std::size_t unit : frames_.back().outside) leave(unit);
-    if (frames_.back().unit != kNoUnit) leave(frames_.back().unit);
+    const Frame& frame = frames_.back();
+    for (const std::size_t unit : frame.outside) leave(unit);
+    if (frame.unit == kNoUnit) continue;
+    frame.again ? void(--active_[frame.unit]) : leave(frame.unit);  // its backward has let it go
   }
+  forget_deferred();
+  ++interrupts_;
   const py::gil_scoped_release others_run;
   core_.abandon_forward();
 }
@@ -139,11 +152,12 @@ void ForwardHooks::forget_deferred() {
   for (std::vector<Use>& uses : deferred_) uses.clear();
 }
 
-py::object ModuleHook::before(const py::object& /*module*/, const py::tuple& arguments,
+py::object ModuleHook::before(const py::object& module, const py::tuple& arguments,
                               const py::dict& keywords) {
   if (hooks_ == nullptr || hooks_->is_closed()) return py::none();
   const bool opens = !guards_ || !hooks_->is_active(unit_);
-  py::object result = opens ? hooks_->before(unit_, arguments, keywords) : py::none();
+  py::object result = opens ? hooks_->before(module, unit_, arguments, keywords) : py::none();
+  forget_interrupted();
   opened_.push_back(opens);
   return result;
 }
@@ -151,10 +165,15 @@ py::object ModuleHook::before(const py::object& /*module*/, const py::tuple& arg
 // Called after an exception, too; then perhaps without before() having come to its end.
 void ModuleHook::after(const py::object& /*module*/, const py::tuple& /*arguments*/,
                        const py::object& output) {
+  if (hooks_ != nullptr) forget_interrupted();
   if (opened_.empty() || hooks_->is_closed()) return;
   const bool opened = opened_.back();
   opened_.pop_back();
   if (opened) hooks_->after(output);
+}
+
+void ModuleHook::forget_interrupted() {
+  if (std::exchange(interrupts_, hooks_->interrupts()) != hooks_->interrupts()) opened_.clear();
 }
 
 void bind_forward_hooks(py::module_& module) {

@@ -25,7 +25,8 @@ class ForwardHooks {
   explicit ForwardHooks(Core& core);
 
   // Returns what the module is to be called with, or None where that stays as it is.
-  py::object before(std::size_t unit, const py::tuple& arguments, const py::dict& keywords);
+  py::object before(const py::object& module, std::size_t unit, const py::tuple& arguments,
+                    const py::dict& keywords);
   void after(py::handle output);
 
   bool is_active(std::size_t unit) const { return unit != kNoUnit && active_[unit] > 0; }
@@ -34,8 +35,11 @@ class ForwardHooks {
   bool use_outside(std::size_t unit);
   // Whether a module runs, in forward or once more in backward.
   bool is_under_way() const { return !frames_.empty() || core_.recomputes(); }
+  // Whether a module runs in forward, as far as hooks have said.
+  bool is_in_forward() const { return !frames_.empty() && !core_.recomputes(); }
   // An interrupt has ended all modules under way; torch tells hooks of other exceptions only.
   void abandon();
+  int interrupts() const { return interrupts_; }
   // The engine goes: from now on modules run as if it had never been.
   void close();
   bool is_closed() const { return closed_; }
@@ -45,6 +49,7 @@ class ForwardHooks {
  private:
   struct Frame {
     std::size_t unit = kNoUnit;
+    bool again = false;  // computed once more, in backward
     Use use = {};
     std::vector<MarkedInput> inputs = {};
     std::vector<std::size_t> outside = {};
@@ -62,6 +67,7 @@ class ForwardHooks {
   std::vector<std::vector<Use>> deferred_;  // by unit: computed without a graph, for now
   bool closed_ = false;
   bool pass_trains_ = false;  // of the outermost module under way
+  int interrupts_ = 0;
 };
 
 // What one module holds.
@@ -78,10 +84,13 @@ class ModuleHook {
   }
 
  private:
+  void forget_interrupted();
+
   const std::shared_ptr<ForwardHooks> hooks_;
   const std::size_t unit_;
   const bool guards_;         // opens the unit only where nothing else has
   std::vector<bool> opened_;  // by call under way
+  int interrupts_ = 0;        // that this hook knows of
 };
 
 void bind_forward_hooks(py::module_& module);

@@ -177,7 +177,7 @@ class CheckpointCalls(EngineFacts):
         stored = set(file.keys())
         wanted = {name: value for name, value in self.module.state_dict(keep_vars=True).items() if name in stored}
         for index, unit in enumerate(self.units):
-            entered = self.core.enter_full([index])
+            entered = self.enter_full([index])
             held = {id(parameter) for parameter in unit.parameters.values()}
             for name, parameter in wanted.items():
                 if id(parameter) in held:
@@ -234,7 +234,7 @@ class CheckpointCalls(EngineFacts):
         named = self.module.state_dict(keep_vars=True)
         copies: dict[int, torch.Tensor] = {}
         for index, unit in enumerate(self.units):
-            entered = self.core.enter_full([index])
+            entered = self.enter_full([index])
             if distributed.rank() == 0:
                 copies.update({id(p): p.detach().cpu().clone() for p in unit.parameters.values()})
             if entered:

@@ -62,7 +62,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
-    """As safetensors, or as torch.save does where the name ends in .bin or .pt."""
+    """As safetensors, or as torch.save does where the name ends in .bin, .pt or .pth."""
     if path.suffix in (".bin", ".pt", ".pth"):
         write_aside(path, lambda partial: torch.save(tensors, partial))
         return

@@ -8,13 +8,14 @@ import torch
 from torch import nn
 
 from zeroshard import _C, distributed
+from zeroshard.calls_under_way import calls_under_way
 from zeroshard.checkpoint import CheckpointCalls
 from zeroshard.data import RankLoader
 from zeroshard.engine_absent import no_such_attribute
 from zeroshard.engine_registry import EngineKeeper, engines
 from zeroshard.engine_setup import EngineSetup
 from zeroshard.errors import StateError
-from zeroshard.gather import full_params
+from zeroshard.gather import full_params, refuse_to_write
 from zeroshard.hooks import ModelHooks
 from zeroshard.map_tensors import map_tensors
 from zeroshard.optimizer import HookedModule, ZeroOptimizer
@@ -108,18 +109,8 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
     def forward(self, *args: Any, **keywords: Any) -> Any:
         if self.configuration.parsed.auto_cast:
             args, keywords = _as_half((args, keywords))
-        with self._report.timed("forward"), self._interruptible():
+        with self._report.timed("forward"):
             return self.module(*args, **keywords)
-
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """After Ctrl-C torch calls no hooks: the engine must hear of it here, or it believes that modules still run."""
-        try:
-            yield
-        except BaseException as error:
-            if not isinstance(error, Exception) and not self._destroyed:
-                self.core.abandon_forward()
-            raise
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True) -> torch.Tensor:
         """Scales, differentiates, reduces. Returns the loss, divided by the micro-steps of a step."""
@@ -216,10 +207,17 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
         self.module.compile(backend=backend, **(compile_kwargs or {}), **options)
 
     # --- parameters -------------------------------------------------------------------------------
+    def enter_full(self, units: list[int]) -> bool:
+        """These units in full, until core.leave_full(); where it returns False until the module that runs now ends."""
+        if self.core.is_in_forward() and not calls_under_way(self.module):
+            self.core.abandon_forward()
+        return self.core.enter_full(units)
+
     def take_over_parameters(self, parameters: list[nn.Parameter], modifier_rank: int) -> None:
         """Somebody has written parameters that are whole on every rank: masters follow. Collective."""
         units = sorted({self.places[id(parameter)][0] for parameter in parameters})
-        self.core.enter_full(units)
+        if not self.enter_full(units):
+            refuse_to_write()
         self.core.leave_full(units, _C.Written.SOME, modifier_rank)
 
     def load_module_state_dict(self, checkpoint: dict[str, Any], strict: bool = True) -> None:
@@ -253,7 +251,7 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
         """One unit at a time is here in full; of each parameter this rank's part stays."""
         kept = []
         for index, unit in enumerate(self.units):
-            self.core.enter_full([index])
+            self.enter_full([index])
             kept += [(parameter, ShardHome(parameter, parameter.data)) for parameter in unit.parameters.values()]
             self.core.leave_full([index])
         return kept

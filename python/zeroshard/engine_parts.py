@@ -38,6 +38,9 @@ class EngineParts:
     _group_of_id: dict[int, int]
     _shard_steps: "ShardSteps | None"
 
+    def enter_full(self, units: list[int]) -> bool:
+        raise NotImplementedError
+
     def say(self, sentence: str) -> None:
         """To the log, once for all ranks."""
         raise NotImplementedError

@@ -12,7 +12,7 @@ from zeroshard.errors import ConfigError
 from zeroshard.gather import EngineHome
 from zeroshard.optimizer import ShardSteps, kernel_of
 from zeroshard.parameter_groups import group_of_parameter
-from zeroshard.sharded_parameter import ShardHome, make_plain, make_sharded
+from zeroshard.sharded_parameter import ShardHome, describe_whole, make_plain, make_sharded
 from zeroshard.units import Unit, is_left_alone
 
 
@@ -114,7 +114,10 @@ class EngineSetup(EngineParts):
                 continue
             parameter.data = parameter.data.to(self.device).contiguous()
             if distributed.world_size() > 1:
-                torch.distributed.broadcast(parameter.data.view(torch.uint8), src=0)
+                torch.distributed.broadcast(parameter.data.view(-1).view(torch.uint8), src=0)
+        if self.configuration.parsed.shards_parameters:
+            for parameter in filter(is_left_alone, self.module.parameters()):
+                describe_whole(parameter)
 
     def _move_buffers(self) -> None:
         for module in self.module.modules():

@@ -86,6 +86,13 @@ def make_plain(parameter: nn.Parameter) -> None:
     parameter.__class__ = nn.Parameter
 
 
+def describe_whole(parameter: nn.Parameter) -> None:
+    """What DeepSpeed's clients ask every parameter of a stage 3 model, for one that is never sharded."""
+    parameter.ds_active_sub_modules = set()
+    parameter.ds_status = ZeroParamStatus.AVAILABLE
+    parameter.ds_shape, parameter.ds_numel, parameter.ds_persist = parameter.shape, parameter.numel(), True
+
+
 class ShardHome:
     """A parameter by itself, before an engine has it: each rank keeps one equal part."""
 

@@ -107,6 +107,33 @@ struct InPlaceNet : GraphNet {
 
 TEST(UnitCalls, AnInputIsChangedInPlace) { expect_stages_equal({.make = maker<InPlaceNet>()}); }
 
+struct AddingImpl : BlockImpl {
+  explicit AddingImpl(std::int64_t width) : BlockImpl(width) {}
+  torch::Tensor forward(torch::Tensor x, torch::Tensor same) {
+    x.add_(BlockImpl::forward(same.clone()));
+    return torch::zeros({1});
+  }
+};
+
+// The input is the weights' only way into the loss, and is given twice.
+struct AddingNet : GraphNet {
+  AddingNet() {
+    first = register_module("first", Unit<BlockImpl>(6));
+    for (const char* name : {"a", "b"}) {
+      units.push_back(register_module(name, Unit<AddingImpl>(6)));
+    }
+  }
+  torch::Tensor loss(int step, int rank) override {
+    const torch::Tensor x = first->forward(numbers({4, 6}, 10 * step + rank));
+    for (Unit<AddingImpl>& unit : units) unit->forward(x, x);
+    return x.square().mean();
+  }
+  Unit<BlockImpl> first{nullptr};
+  std::vector<Unit<AddingImpl>> units;
+};
+
+TEST(UnitCalls, OnlyAnInputIsChanged) { expect_stages_equal({.make = maker<AddingNet>()}); }
+
 TEST(UnitCalls, AViewThatIsChangedInPlaceIsRefused) {
   GraphRun run{.make = maker<InPlaceNet>(), .ranks = 1};
   run.train_step = [](GraphNet& net, Engine&, int step, int rank) {

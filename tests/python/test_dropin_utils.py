@@ -138,7 +138,10 @@ def test_accelerator():
     assert accelerator is deepspeed.accelerator.get_accelerator()
     assert torch.zeros(1, device=accelerator.current_device_name()).device.type == accelerator.device_name().split(":")[0]
     assert accelerator.communication_backend_name() in ("nccl", "gloo") and accelerator.memory_allocated() >= 0
-    accelerator.synchronize()
+    accelerator.synchronize(device_index=0)
+    accelerator.range_push("a name")
+    accelerator.range_pop()
+    accelerator.set_rng_state(accelerator.get_rng_state(0), 0)
     accelerator.manual_seed_all(3)
     first = torch.rand(2)
     torch.manual_seed(3)

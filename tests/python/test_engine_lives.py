@@ -170,29 +170,51 @@ def test_what_forward_and_the_loader_take():
     on_ranks(2, named_tuples)
 
 
-def interrupted():
-    """Ctrl-C in a forward (a notebook's stop button): afterwards the engine saves, loads and trains as if nothing had been."""
-    for stage in (2, 3):
-        straight = train_new(made(), settings(stage))
-        engine = start(made(), settings(stage))
+def checkpointed(block, x):
+    return torch.utils.checkpoint.checkpoint(block, x, use_reentrant=True)
+
+
+def in_forward(engine):
+    engine(own_tokens(0))
+
+
+def in_the_module(engine):
+    with torch.no_grad():
+        engine.module(own_tokens(0))  # as generate() does
+
+
+def in_backward(engine):
+    engine.backward(next_token_loss(engine, own_tokens(0)))
+
+
+def interrupted(stage):
+    """Ctrl-C (a notebook's stop button): afterwards the engine saves and trains as if nothing had been."""
+    for interrupt, times in ((in_forward, 1), (in_the_module, 1), (in_backward, 2)):
+        straight = train_new(made(how=checkpointed), settings(stage))
+        engine = start(made(how=checkpointed), settings(stage))
+        before = full_weights(engine.module)
+        calls = []
 
         def stop(module, inputs):
-            raise KeyboardInterrupt
+            calls.append(module)
+            if len(calls) == times:
+                raise KeyboardInterrupt
 
         handle = engine.module.blocks[1].up.register_forward_pre_hook(stop)
         with pytest.raises(KeyboardInterrupt):
-            engine(own_tokens(0))
+            interrupt(engine)
         handle.remove()
-        assert engine.core.enter_full([0]), "no module runs any more"
-        engine.core.leave_full([0])
+        after = full_weights(engine.module)
+        assert all(torch.equal(after[name], weight) for name, weight in before.items()), interrupt
         if stage == 3:
             assert engine.module.blocks[1].up.weight.numel() == 0
-        assert train(engine).same_weights(straight)
+        assert train(engine).same_weights(straight), interrupt
         engine.destroy()
 
 
-def test_an_interrupted_forward():
-    on_ranks(2, interrupted)
+@pytest.mark.parametrize("stage", [2, 3])
+def test_an_interrupted_pass(stage):
+    on_ranks(2, interrupted, stage)
 
 
 def evaluates_only():

@@ -129,6 +129,26 @@ class ActivatesFirst(Block):
         return super().forward(F.relu_(x))
 
 
+class AddsToItsInput(Block):
+    """The weights' only way into the loss is the input, which they change in place."""
+
+    def forward(self, x, *, same):
+        assert same is x
+        x.add_(self.down(F.silu(self.up(self.norm(x.clone())))))
+
+
+class BlocksReturnNothing(Net):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(AddsToItsInput(11) for _ in range(3))
+
+    def body(self, tokens):
+        x = self.embedding(tokens) * 2.0
+        for block in self.blocks:
+            block(x, same=x)
+        return x * self.gain
+
+
 class BlocksChangeInputs(Net):
     """... which the caller then uses, changed as it is."""
 
@@ -245,6 +265,7 @@ CASES = {
     "reparametrized, lists and dictionaries": (Reparametrized, next_token_loss),
     "inputs and outputs changed in place": (ChangesInPlace, next_token_loss),
     "inputs changed in place by blocks": (BlocksChangeInputs, next_token_loss),
+    "blocks that only change their input": (BlocksReturnNothing, next_token_loss),
     "branches that differ by rank": (SomeUnused, next_token_loss),
     "containers in and out": (ReturnsMore, loss_of_output),
     "two forwards, one backward": (Net, two_forwards),

@@ -19,6 +19,7 @@ class Quantized(nn.Module):
         super().__init__()
         values = torch.randn(outside, inside).clamp(-3, 3) * (40 if dtype is torch.int8 else 1)
         self.weight = nn.Parameter(values.to(dtype), requires_grad=False)
+        self.number = nn.Parameter(torch.tensor(3), requires_grad=False)
         self.down = nn.Linear(inside, 2, bias=False)
         self.up = nn.Linear(2, outside)
 
@@ -43,6 +44,7 @@ def left_alone(stage):
         reference = made(Adapted, dtype=dtype)
         engine = start(model, settings(stage))
         assert all(type(block.down.weight) is nn.Parameter and block.down.weight.dtype is dtype for block in model.blocks)
+        assert stage < 3 or all(hasattr(parameter, "ds_active_sub_modules") for parameter in model.parameters())  # TRL asks them
         run = train(engine)
         assert close(run, plain if dtype is torch.int8 else train_plainly(copy.deepcopy(reference), ranks=2))
         for mine, original in zip(model.blocks, reference.blocks):

@@ -66,7 +66,7 @@ def test_time_is_limited_and_what_a_rank_started_ends_with_it(ranks, tmp_path):
     status, output = run(ranks, 2, tmp_path, """
 print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
 time.sleep(600)
-""", timeout=1)
+""", timeout=5)
     assert status is None
     assert "Timeout (0:00:01)!" in output and "script.py" in output  # where they were
     left = [int(line) for line in output.splitlines() if line.isdigit()]

@@ -44,9 +44,8 @@ void add_checkpoint_keys(KeyTable& table) {
   table.add(absent<bool>(
       "checkpoint.checkpoint_serialization", "torch's zip format",
       {.default_value = "true", .instead = "files are safetensors", .harmless = {"true"}}));
-  table.add(absent<Anything>(
-      "checkpoint.writer", "another writer",
-      {.default_value = "null", .instead = "there is one writer, and it is asynchronous"}));
+  table.add(absent<Anything>("checkpoint.writer", "another writer",
+                             {.default_value = "null", .instead = "there is one writer"}));
   add_activation_checkpointing(table);
 }
 

@@ -34,10 +34,10 @@ class UnitBase {
     std::tuple<std::decay_t<Arguments>...> inputs(std::forward<Arguments>(arguments)...);
     if (checkpoints_) return call_checkpointed<Result>(body, inputs);
     const Use use = std::make_shared<PendingUse>(link_);
-    const std::vector<MarkedInput> marked = mark_inputs(use, tensors_in(inputs));
+    std::vector<MarkedInput> marked = mark_inputs(use, tensors_in(inputs));
     Result result = apply<Result>(body, inputs);
     mark_outputs(use, tensors_in(result));
-    carry_changes_over(marked);
+    carry_changes_over(use, std::move(marked));
     return result;
   }
 

@@ -222,36 +222,46 @@ void PendingUse::leave_open() {
 }
 
 std::vector<MarkedInput> mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs) {
-  std::vector<at::Tensor*> wanted;
   variable_list values;
+  std::vector<std::vector<at::Tensor*>> places;  // of each value: one may be given several times
   for (at::Tensor* input : inputs) {
     if (!input->requires_grad()) continue;
-    wanted.push_back(input);
-    values.push_back(*input);
+    const auto same = [&](const at::Tensor& value) { return value.is_same(*input); };
+    const auto found = std::find_if(values.begin(), values.end(), same) - values.begin();
+    if (found == std::ssize(values)) {
+      values.push_back(*input);
+      places.emplace_back();
+    }
+    places[static_cast<std::size_t>(found)].push_back(input);
   }
-  if (wanted.empty()) {
+  if (values.empty()) {
     use->leave_open();
     return {};
   }
   const variable_list marked = Boundary::apply(carry(use), at::TensorList(values));
   std::vector<MarkedInput> kept;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    *wanted[i] = marked[i];
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (at::Tensor* place : places[i]) *place = marked[i];
     if (!is_used_elsewhere(values[i])) continue;  // it may go while the unit runs
-    kept.push_back({std::move(values[i]), marked[i], marked[i]._version()});
+    kept.push_back({std::move(values[i]), marked[i], marked[i].grad_fn(), marked[i]._version()});
   }
   return kept;
 }
 
-void carry_changes_over(const std::vector<MarkedInput>& inputs) {
-  for (const auto& [given, marked, version] : inputs) {
+void carry_changes_over(const Use& use, std::vector<MarkedInput> inputs) {
+  for (auto& [given, marked, boundary, version] : inputs) {
     if (marked._version() == version) continue;
+    // Under no_grad, which changes values alone; but a view may have been changed by way of its
+    // base.
+    if (!given.is_view() && marked.grad_fn() == boundary) continue;
     if (given.is_view() || given.is_leaf()) {
       throw StateError({.what = "a unit changes an input in place that is a view, or a leaf",
                         .value = fmt::format("of shape [{}]", fmt::join(given.sizes(), ", ")),
                         .remedy = "give the unit a clone() of it, or change it out of place"});
     }
-    torch::autograd::impl::set_gradient_edge(given, torch::autograd::impl::gradient_edge(marked));
+    // A gradient may come back by this way alone, and needs the unit as one at an output does.
+    mark_outputs(use, {&marked});
+    torch::autograd::impl::rebase_history(given, torch::autograd::impl::gradient_edge(marked));
   }
 }
 

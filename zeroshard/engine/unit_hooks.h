@@ -66,14 +66,15 @@ using Use = std::shared_ptr<PendingUse>;
 struct MarkedInput {
   at::Tensor given;
   at::Tensor marked;
-  std::int64_t version = 0;  // of both, before the unit ran
+  std::shared_ptr<torch::autograd::Node> boundary;  // behind `marked`, as long as that is unchanged
+  std::int64_t version = 0;                         // of both, before the unit ran
 };
 
 // Inputs that require a gradient get a node behind which the unit's backward is over. Returns those
 // that somebody else may use again.
 std::vector<MarkedInput> mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs);
 // What the unit has changed in place is changed for the caller's gradients, too.
-void carry_changes_over(const std::vector<MarkedInput>& inputs);
+void carry_changes_over(const Use& use, std::vector<MarkedInput> inputs);
 // A gradient that arrives at an output announces the unit's backward.
 void mark_outputs(const Use& use, const std::vector<at::Tensor*>& outputs);
 

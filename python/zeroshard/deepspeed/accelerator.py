@@ -11,13 +11,11 @@ from ._lazy import lazy
 
 __getattr__, __dir__ = lazy(__name__)
 
-# Of the rank, whatever its device: torch's own functions of the same names.
-SEEDS = ("manual_seed", "initial_seed", "get_rng_state", "set_rng_state")
 # Measures that a CPU has not. A script that logs them goes on.
 ZERO_ON_CPU = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_cached",
                "max_memory_cached")
 NOTHING_ON_CPU = ("empty_cache", "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
-                  "synchronize", "set_device", "range_push", "range_pop", "manual_seed_all")
+                  "synchronize", "set_device")
 
 
 class Accelerator:
@@ -35,6 +33,8 @@ class Accelerator:
             found = self._of_cpu(name)
             if found is not None:
                 return found
+        elif hasattr(self._module, name):
+            return self._of_cuda(name)
         if hasattr(self._module, name):
             return getattr(self._module, name)
         raise AttributeError(f"[deepspeed] get_accelerator().{name} is not part of ZeroShard; nearest thing: torch.{self._name}, "
@@ -43,13 +43,31 @@ class Accelerator:
     def _of_cpu(self, name: str) -> Any:
         import torch
 
-        if name in SEEDS:
-            return getattr(torch, name)
-        if name == "manual_seed_all":
+        if name in ("get_rng_state", "initial_seed"):
+            return lambda device_index=None: getattr(torch, name)()
+        if name == "set_rng_state":
+            return lambda state, device_index=None: torch.set_rng_state(state)
+        if name in ("manual_seed", "manual_seed_all"):
             return torch.manual_seed
         if name in ZERO_ON_CPU:
             return lambda device_index=None: 0
-        return (lambda *unused: None) if name in NOTHING_ON_CPU else None
+        return (lambda *unused, **others: None) if name in NOTHING_ON_CPU else None
+
+    def _of_cuda(self, name: str) -> Any:
+        """torch calls `device` what DeepSpeed calls `device_index`."""
+        function = getattr(self._module, name)
+        if name in (*ZERO_ON_CPU, *NOTHING_ON_CPU) and name != "empty_cache":
+            return lambda device_index=None: function(self._index(device_index))
+        return function
+
+    def range_push(self, message: str) -> None:
+        """A name in NVIDIA's profiles."""
+        if self._name == "cuda":
+            self._module.nvtx.range_push(message)
+
+    def range_pop(self) -> None:
+        if self._name == "cuda":
+            self._module.nvtx.range_pop()
 
     def device_name(self, device_index: int | None = None) -> str:
         return self._name if device_index is None or self._name == "cpu" else f"{self._name}:{device_index}"
