@@ -93,11 +93,7 @@ class EngineSetup(EngineParts):
             if isinstance(getattr(parameter, "zs_home", None), ShardHome):
                 parameter.zs_home.gather(parameter)
                 continue
-            parameter.data = parameter.data.to(self.device)
-            if distributed.world_size() > 1:
-                values = parameter.data.contiguous()
-                torch.distributed.broadcast(values, src=0)
-                parameter.data.copy_(values)
+            self._bring_rank_0s(parameter)
         home = EngineHome(self, index)
         for parameter in unit.parameters.values():
             if self.configuration.parsed.shards_parameters:
@@ -109,15 +105,19 @@ class EngineSetup(EngineParts):
 
     def _move_what_is_left_alone(self) -> None:
         """Rank 0's values, too; but classes of other libraries (bitsandbytes) have their own ideas of `.data`."""
-        for parameter in self.module.parameters():
-            if type(parameter) is not nn.Parameter or not is_left_alone(parameter):
-                continue
-            parameter.data = parameter.data.to(self.device).contiguous()
-            if distributed.world_size() > 1:
-                torch.distributed.broadcast(parameter.data.view(-1).view(torch.uint8), src=0)
-        if self.configuration.parsed.shards_parameters:
-            for parameter in filter(is_left_alone, self.module.parameters()):
+        for parameter in filter(is_left_alone, self.module.parameters()):
+            if type(parameter) is nn.Parameter:
+                self._bring_rank_0s(parameter)
+            if self.configuration.parsed.shards_parameters:
                 describe_whole(parameter)
+
+    def _bring_rank_0s(self, parameter: nn.Parameter) -> None:
+        """Values to the device. As bytes: backends do not know all dtypes."""
+        parameter.data = parameter.data.to(self.device)
+        if distributed.world_size() > 1:
+            values = parameter.data.contiguous()
+            torch.distributed.broadcast(values.view(-1).view(torch.uint8), src=0)
+            parameter.data.copy_(values)
 
     def _move_buffers(self) -> None:
         for module in self.module.modules():

@@ -29,14 +29,11 @@ class Accelerator:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if self._name == "cpu":
-            found = self._of_cpu(name)
-            if found is not None:
-                return found
-        elif hasattr(self._module, name):
-            return self._of_cuda(name)
-        if hasattr(self._module, name):
-            return getattr(self._module, name)
+        found = self._of_cpu(name) if self._name == "cpu" else self._of_cuda(name)
+        if found is None:
+            found = getattr(self._module, name, None)
+        if found is not None:
+            return found
         raise AttributeError(f"[deepspeed] get_accelerator().{name} is not part of ZeroShard; nearest thing: torch.{self._name}, "
                              "and torch itself", name=name, obj=self)
 
@@ -55,10 +52,9 @@ class Accelerator:
 
     def _of_cuda(self, name: str) -> Any:
         """torch calls `device` what DeepSpeed calls `device_index`."""
-        function = getattr(self._module, name)
-        if name in (*ZERO_ON_CPU, *NOTHING_ON_CPU) and name != "empty_cache":
-            return lambda device_index=None: function(self._index(device_index))
-        return function
+        if name not in (*ZERO_ON_CPU, *NOTHING_ON_CPU) or name == "empty_cache":
+            return None
+        return lambda device_index=None: getattr(self._module, name)(self._index(device_index))
 
     def range_push(self, message: str) -> None:
         """A name in NVIDIA's profiles."""

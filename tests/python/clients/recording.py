@@ -107,6 +107,16 @@ def tiny_tokenizer():
     return tokenizer
 
 
+def save_tiny_qwen(folder):
+    """A random base model and its tokenizer, the same each time, for clients that load by name."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
+    set_seed(7)
+    Qwen2ForCausalLM(Qwen2Config(vocab_size=len(VOCABULARY), hidden_size=32, intermediate_size=56, num_hidden_layers=2,
+                                 num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
+                                 bos_token_id=1, eos_token_id=1, tie_word_embeddings=False)).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+
+
 def trainer_history(trainer):
     """The logged columns of a HuggingFace Trainer, one list per column."""
     steps = [entry for entry in trainer.state.log_history if "loss" in entry]

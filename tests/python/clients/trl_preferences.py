@@ -4,20 +4,17 @@ import pathlib
 import deepspeed
 import torch
 from datasets import Dataset
-from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
+from transformers import set_seed
 from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer
 
-from recording import ON_CPU, VOCABULARY, client_arguments, described_folder, each_rank, rank, tiny_tokenizer, trainer_history, write_result
+from recording import (ON_CPU, client_arguments, described_folder, each_rank, rank, save_tiny_qwen, tiny_tokenizer, trainer_history,
+                       write_result)
 
 args = client_arguments(steps=5, precision="fp32", kind="dpo")
 deepspeed.init_distributed()
 workdir = pathlib.Path(args.workdir)
 if rank() == 0:
-    set_seed(7)
-    Qwen2ForCausalLM(Qwen2Config(vocab_size=len(VOCABULARY), hidden_size=32, intermediate_size=56, num_hidden_layers=2,
-                                 num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
-                                 bos_token_id=1, eos_token_id=1, tie_word_embeddings=False)).save_pretrained(workdir / "base")
-    tiny_tokenizer().save_pretrained(workdir / "base")
+    save_tiny_qwen(workdir / "base")
 torch.distributed.barrier()
 
 sums = [(a, b) for a in range(5) for b in range(5)]
