@@ -25,7 +25,8 @@ std::unique_ptr<CommandLine> make_command_line() {
   app.name("zeroshard");
   app.footer(
       "Example:\n  zeroshard plan --params 7.5e9 --world-size 64\n"
-      "Every verb has --help. Exit codes: 0 done, 1 failed, 2 usage or config.");
+      "zeroshard help VERB, or VERB --help, says more. Exit codes: 0 done, 1 failed, 2 usage or "
+      "config.");
   app.require_subcommand(1);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", version_text(), "Print versions and exit");
@@ -40,6 +41,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_env_verb(*line);
   add_guard_verb(*line);
   add_completion_verb(*line);
+  add_help_verb(*line);
   return line;
 }
 

@@ -30,6 +30,7 @@ void add_run_verb(CommandLine& line);
 void add_env_verb(CommandLine& line);
 void add_guard_verb(CommandLine& line);
 void add_completion_verb(CommandLine& line);
+void add_help_verb(CommandLine& line);
 
 // A verb with an example below its help. What it does is set by `run` when it is the one called.
 CLI::App* add_verb(CLI::App& parent, const char* name, const char* summary, const char* example);

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "zeroshard/base/error.h"
 #include "zeroshard/base/nearest.h"
 
 namespace zeroshard::cli {
@@ -15,11 +14,6 @@ const CLI::App& deepest_verb(const CLI::App& app) {
   const CLI::App* verb = &app;
   while (!verb->get_subcommands().empty()) verb = verb->get_subcommands().front();
   return *verb;
-}
-
-std::string full_name(const CLI::App& app) {
-  const CLI::App* parent = app.get_parent();
-  return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
 }
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
@@ -62,7 +56,19 @@ std::string unknown_verb(const CLI::App& verb, int argc, const char* const* argv
   return {};
 }
 
+Fault with_nearest(Fault fault, const std::vector<std::string>& candidates, const CLI::App& verb) {
+  const std::string see = "see " + full_name(verb) + " --help";
+  const auto near = nearest(fault.value, candidates);
+  fault.remedy = near ? "did you mean " + *near + "? Otherwise " + see : see;
+  return fault;
+}
+
 }  // namespace
+
+std::string full_name(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
+}
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -86,30 +92,30 @@ std::vector<std::string> verb_names(const CLI::App& app) {
   return names;
 }
 
+UsageError no_such_verb(const CLI::App& parent, const std::string& word) {
+  return UsageError(
+      with_nearest({.what = "unknown verb", .value = word}, verb_names(parent), parent));
+}
+
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error, int argc,
                           const char* const* argv) {
   const CLI::App& verb = deepest_verb(app);
-  const std::string see = "see " + full_name(verb) + " --help";
   const auto verbs = verb_names(verb);
   const auto options = option_names(verb);
-  std::string what = error.what();
-  std::string value;
+  const std::string option = unknown_option(options, argc, argv);
+  if (!verbs.empty()) {
+    const std::string word = unknown_verb(verb, argc, argv);
+    if (!word.empty()) return no_such_verb(verb, word).what();
+  }
+  Fault fault{.what = error.what()};
   std::vector<std::string> candidates;
-  if (!verbs.empty() && !unknown_verb(verb, argc, argv).empty()) {
-    what = "unknown verb";
-    value = unknown_verb(verb, argc, argv);
-    candidates = verbs;
-  } else if (!unknown_option(options, argc, argv).empty()) {
-    what = "unknown option";
-    value = unknown_option(options, argc, argv);
+  if (!option.empty()) {
+    fault = {.what = "unknown option", .value = option};
     candidates = options;
   } else if (!verbs.empty()) {
-    what = "no verb given";
-    value = fmt::format("one of {}", fmt::join(verbs, ", "));
+    fault = {.what = "no verb given", .value = fmt::format("one of {}", fmt::join(verbs, ", "))};
   }
-  const auto near = nearest(value, candidates);
-  const std::string remedy = near ? "did you mean " + *near + "? Otherwise " + see : see;
-  return format_fault("usage", {.what = what, .value = value, .remedy = remedy});
+  return UsageError(with_nearest(fault, candidates, verb)).what();
 }
 
 }  // namespace zeroshard::cli

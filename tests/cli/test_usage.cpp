@@ -24,13 +24,25 @@ int lines_of(const std::string& text) {
 
 TEST(Usage, EveryVerbHasHelpWithAnExample) {
   for (const char* verb : {"", "train", "generate", "config", "config check", "config explain",
-                           "config keys", "plan", "run", "completion"}) {
+                           "config keys", "plan", "run", "completion", "help"}) {
     const Finished help = zeroshard(std::string(verb) + " --help");
     EXPECT_EQ(help.exit_code, 0) << verb;
     expect_contains(help.out, "Example:\n");
     expect_contains(help.out, std::string("zeroshard ") + verb);
     EXPECT_EQ(help.err, "");
   }
+}
+
+TEST(Usage, HelpIsAVerbToo) {
+  EXPECT_EQ(zeroshard("help").out, zeroshard("--help").out);
+  for (const char* verb : {"train", "plan", "run", "config", "config check", "help"}) {
+    const Finished help = zeroshard(std::string("help ") + verb);
+    EXPECT_EQ(help.exit_code, 0) << help.err;
+    EXPECT_EQ(help.out, zeroshard(std::string(verb) + " --help").out) << verb;
+  }
+  // The hidden verb that mpirun starts has no help, and what stands behind `run` is not started.
+  EXPECT_EQ(zeroshard("help guard").exit_code, 2);
+  EXPECT_EQ(zeroshard("help run /bin/true").exit_code, 2);
 }
 
 TEST(Usage, VersionNamesEverything) {
@@ -70,6 +82,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"plam --params 1e9", "unknown verb: plam; did you mean plan?"},
                     Mistake{"--log-level info plam", "unknown verb: plam; did you mean plan?"},
                     Mistake{"-x", "unknown option: -x"},
+                    Mistake{"help trian", "unknown verb: trian; did you mean train?"},
+                    Mistake{"help config chekc", "unknown verb: chekc; did you mean check?"},
                     Mistake{"config chekc x.json", "unknown verb: chekc; did you mean check?"},
                     Mistake{"", "[usage]"}, Mistake{"config", "[usage]"},
                     Mistake{"plan", "--params is required"},
