@@ -39,6 +39,11 @@ class Terminal {
 
   int descriptor() const { return program_; }
 
+  void resize(unsigned short columns) const {
+    const winsize size{.ws_row = 24, .ws_col = columns};
+    ASSERT_EQ(ioctl(program_, TIOCSWINSZ, &size), 0);
+  }
+
   // All that was written since the last call.
   std::string shown() const {
     std::string text;
@@ -90,6 +95,54 @@ TEST(Progress, DrawsAtMostTenTimesASecond) {
     if (step % 100 == 0) shown += terminal.shown();
   }
   EXPECT_EQ(std::count(shown.begin(), shown.end(), '\r'), 20) << "in two seconds";
+}
+
+TEST(Progress, FollowsAWindowThatChanges) {
+  const Terminal terminal(80);
+  FakeTime time;
+  Progress progress(time.options(terminal.descriptor(), 1000));
+  for (const unsigned short columns : {80, 30, 12, 100}) {
+    terminal.resize(columns);
+    time.now += 1s;
+    progress.update({.step = 500, .loss = 2.5, .perplexity = 12.18, .learning_rate = 0.001});
+    const std::string shown = terminal.shown();
+    EXPECT_LT(shown.size() - std::string("\r\x1b[K").size(), columns) << shown;
+    EXPECT_NE(shown.find("500/1000"), std::string::npos) << shown;
+  }
+}
+
+TEST(Progress, ATerminalAtAPipesOtherEndIsAskedEachTime) {
+  const testing::TemporaryFolder folder;
+  FakeTime time;
+  std::size_t columns = 20;
+  ProgressOptions options =
+      time.options(open((folder / "pipe").c_str(), O_WRONLY | O_CREAT, 0600), 10);
+  options.columns = [&] { return columns; };
+  {
+    Progress progress(options);
+    EXPECT_TRUE(progress.on_terminal());
+    for (const int step : {1, 2}) {
+      time.now += 1s;
+      progress.update({.step = step});
+      columns = 6;
+    }
+  }
+  close(options.descriptor);
+  EXPECT_EQ(testing::read_text(folder / "pipe"), "\r1/10  9.0 s left\x1b[K\r2/10\x1b[K\r\x1b[K");
+}
+
+TEST(Progress, AnEvaluationCountsNeitherInSpeedNorInTheTimeLeft) {
+  const Terminal terminal(80);
+  FakeTime time;
+  Progress progress(time.options(terminal.descriptor(), 10));
+  for (int step = 1; step <= 5; ++step) {
+    time.now += 2s;
+    progress.update({.step = step, .tokens_per_step = 4096});
+    time.now += 60s;
+    progress.pass_over();
+  }
+  const std::string shown = terminal.shown();
+  EXPECT_TRUE(shown.ends_with("5/10  2.05 K tokens/s  10.0 s left\x1b[K")) << shown;
 }
 
 TEST(Progress, TheLastStepIsAlwaysDrawn) {

@@ -14,24 +14,30 @@ ProgressState full_state() {
   return {.step = 120,
           .total = 1000,
           .loss = 3.14159265,
+          .perplexity = 23.1406926,
+          .learning_rate = 0.00025,
           .tokens_per_second = 12345,
           .memory_bytes = std::int64_t{3} << 30,
           .left = 125s};
 }
 
 TEST(ProgressLine, HasEverythingWhereThereIsRoom) {
-  EXPECT_EQ(progress_line(full_state(), 200),
-            "[====>                                 ] 120/1000  loss 3.1416  12.3 K tokens/s  "
-            "3.00 GiB  2 min 05 s left");
+  EXPECT_EQ(
+      progress_line(full_state(), 200),
+      "[====>                                 ] 120/1000  loss 3.1416  ppl 23.14  lr 0.00025  "
+      "12.3 K tokens/s  3.00 GiB  2 min 05 s left");
 }
 
 TEST(ProgressLine, ShrinksTheBarThenDropsFields) {
   const ProgressState state = full_state();
+  EXPECT_EQ(progress_line(state, 100),
+            "[=>       ] 120/1000  loss 3.1416  ppl 23.14  lr 0.00025  12.3 K tokens/s  3.00 GiB  "
+            "2 min 05 s left");
   EXPECT_EQ(progress_line(state, 79),
-            "[=>         ] 120/1000  loss 3.1416  12.3 K tokens/s  3.00 GiB  2 min 05 s left");
-  EXPECT_EQ(progress_line(state, 68),
-            "120/1000  loss 3.1416  12.3 K tokens/s  3.00 GiB  2 min 05 s left");
-  EXPECT_EQ(progress_line(state, 60), "120/1000  loss 3.1416  12.3 K tokens/s  2 min 05 s left");
+            "120/1000  loss 3.1416  ppl 23.14  lr 0.00025  12.3 K tokens/s  2 min 05 s left");
+  EXPECT_EQ(progress_line(state, 70),
+            "[>     ] 120/1000  loss 3.1416  ppl 23.14  lr 0.00025  2 min 05 s left");
+  EXPECT_EQ(progress_line(state, 55), "120/1000  loss 3.1416  ppl 23.14  2 min 05 s left");
   EXPECT_EQ(progress_line(state, 40), "120/1000  loss 3.1416  2 min 05 s left");
   EXPECT_EQ(progress_line(state, 30), "[>     ] 120/1000  loss 3.1416");
   EXPECT_EQ(progress_line(state, 20), "[=>       ] 120/1000");
@@ -70,9 +76,15 @@ TEST(ProgressLine, OddNumbersAreShown) {
   EXPECT_EQ(progress_line({.step = 1, .tokens_per_second = INFINITY}, 100), "step 1");
 }
 
+TEST(ProgressLine, APerplexityBeyondNumbersIsLeftOut) {
+  EXPECT_EQ(progress_line({.step = 1, .perplexity = INFINITY}, 100), "step 1");
+  EXPECT_EQ(progress_line({.step = 1, .perplexity = 1234567.0}, 100), "step 1  ppl 1.235e+06");
+}
+
 TEST(ProgressText, IsForLogs) {
   EXPECT_EQ(progress_text(full_state()),
-            "step 120/1000, loss 3.1416, 12.3 K tokens/s, 3.00 GiB, 2 min 05 s left");
+            "step 120/1000, loss 3.1416, perplexity 23.14, lr 0.00025, 12.3 K tokens/s, 3.00 GiB, "
+            "2 min 05 s left");
   EXPECT_EQ(progress_text({.step = 5}), "step 5");
 }
 
@@ -105,6 +117,18 @@ TEST(StepTime, FollowsSlowlyAndForgets) {
   EXPECT_NEAR(*time.seconds(), 1.0, 0.01);
   time.note(81, now += 20s);  // one checkpoint does not turn the estimate over
   EXPECT_LT(*time.seconds(), 3.0);
+}
+
+TEST(StepTime, WhatIsPassedOverIsNoStepsTime) {
+  StepTime time;
+  StepTime::Clock::time_point now{};
+  time.pass_over(now);  // before anything: nothing
+  for (int step = 0; step <= 20; ++step, now += 100s) {
+    time.note(step, now);
+    time.pass_over(now += 300s);  // an evaluation after each step
+  }
+  EXPECT_NEAR(*time.seconds(), 100, 1e-9);
+  EXPECT_EQ(time.left(22), 200s);
 }
 
 TEST(StepTime, SeveralStepsAtOnceCountAsManyAlone) {

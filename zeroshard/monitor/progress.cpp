@@ -5,28 +5,22 @@
 #include <string>
 #include <utility>
 
-#include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "zeroshard/monitor/terminal.h"
 
 namespace zeroshard {
 namespace {
 
 constexpr std::chrono::milliseconds kLeastTimeBetweenDraws{100};
-constexpr std::size_t kDefaultColumns = 80;
+constexpr std::size_t kDefaultColumns = 79;
 constexpr std::string_view kEraseToEnd = "\x1b[K";
-
-// One less than there are: a terminal whose last column is filled may go to the next line.
-std::size_t usable_columns(int descriptor) {
-  winsize size{};
-  const bool known = ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return (known ? size.ws_col : kDefaultColumns) - 1;
-}
 
 }  // namespace
 
 Progress::Progress(ProgressOptions options)
     : options_(std::move(options)),
-      on_terminal_(options_.columns.has_value() || ::isatty(options_.descriptor) == 1),
+      on_terminal_(options_.columns != nullptr || ::isatty(options_.descriptor) == 1),
       last_printed_(options_.first_step) {
   step_time_.note(options_.first_step, options_.now());
 }
@@ -37,6 +31,8 @@ ProgressState Progress::state_of(const ProgressUpdate& update) const {
   ProgressState state{.step = update.step,
                       .total = options_.total_steps,
                       .loss = update.loss,
+                      .perplexity = update.perplexity,
+                      .learning_rate = update.learning_rate,
                       .memory_bytes = update.memory_bytes,
                       .left = step_time_.left(options_.total_steps)};
   const auto seconds = step_time_.seconds();
@@ -60,8 +56,10 @@ void Progress::update(const ProgressUpdate& update) {
 void Progress::redraw(const ProgressState& state, StepTime::Clock::time_point now) {
   const bool last = state.total > 0 && state.step >= state.total;
   if (last_drawn_ && now - *last_drawn_ < kLeastTimeBetweenDraws && !last) return;
-  std::string text =
-      "\r" + progress_line(state, options_.columns.value_or(usable_columns(options_.descriptor)));
+  const std::size_t columns = options_.columns
+                                  ? options_.columns()
+                                  : usable_columns(options_.descriptor).value_or(kDefaultColumns);
+  std::string text = "\r" + progress_line(state, columns);
   text += kEraseToEnd;
   write(text);
   last_drawn_ = now;

@@ -19,14 +19,18 @@ struct ProgressOptions {
   std::int64_t total_steps = 0;  // 0: unknown
   std::int64_t first_step = 0;   // done before, by the run that this one resumes
   std::int64_t steps_per_line = 10;
-  int descriptor = 2;                       // stderr: stdout is for results
-  std::optional<std::size_t> columns = {};  // of a terminal that shows it, at a pipe's other end
+  int descriptor = 2;  // stderr: stdout is for results
+  // The width of a terminal that shows the line at a pipe's other end: asked before each drawing,
+  // since windows change. Unset: the descriptor's own terminal, if it is one.
+  std::function<std::size_t()> columns = {};
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 struct ProgressUpdate {
   std::int64_t step = 0;  // done
   std::optional<double> loss;
+  std::optional<double> perplexity;
+  std::optional<double> learning_rate;
   std::optional<double> tokens_per_step;
   std::optional<std::int64_t> memory_bytes;
 };
@@ -44,6 +48,10 @@ class Progress {
 
   // Takes the line off the terminal, before other output; the next update brings it back.
   void clear() noexcept;
+
+  // What was done since the last update was no step: its time is none of theirs, in the speed and
+  // in the time left.
+  void pass_over() { step_time_.pass_over(options_.now()); }
 
   bool on_terminal() const noexcept { return on_terminal_; }
 

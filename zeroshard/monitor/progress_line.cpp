@@ -26,15 +26,20 @@ struct Field {
   int rank;
 };
 
-std::vector<Field> fields_of(const ProgressState& state) {
+// `perplexity` is how that is called: a terminal's line is short of columns.
+std::vector<Field> fields_of(const ProgressState& state, std::string_view perplexity) {
   std::vector<Field> fields;
-  if (state.loss) fields.push_back({fmt::format("loss {:.5g}", *state.loss), 4});
+  if (state.loss) fields.push_back({fmt::format("loss {:.5g}", *state.loss), 6});
+  if (state.perplexity && std::isfinite(*state.perplexity)) {
+    fields.push_back({fmt::format("{} {:.4g}", perplexity, *state.perplexity), 4});
+  }
+  if (state.learning_rate) fields.push_back({fmt::format("lr {:.3g}", *state.learning_rate), 3});
   if (state.tokens_per_second && std::isfinite(*state.tokens_per_second)) {
     const auto tokens = static_cast<std::int64_t>(std::clamp(*state.tokens_per_second, 0.0, 1e18));
     fields.push_back({human_count(tokens) + " tokens/s", 2});
   }
   if (state.memory_bytes) fields.push_back({human_bytes(*state.memory_bytes), 1});
-  if (state.left) fields.push_back({human_duration(*state.left) + " left", 3});
+  if (state.left) fields.push_back({human_duration(*state.left) + " left", 5});
   return fields;
 }
 
@@ -72,7 +77,7 @@ std::string bar(const ProgressState& state, std::size_t width) {
 }  // namespace
 
 std::string progress_line(const ProgressState& state, std::size_t width) {
-  std::vector<Field> fields = fields_of(state);
+  std::vector<Field> fields = fields_of(state, "ppl");
   const std::string count = count_of(state);
   std::string line = joined(count, fields, kGap);
   while (line.size() > width && !fields.empty()) {
@@ -87,7 +92,7 @@ std::string progress_line(const ProgressState& state, std::size_t width) {
 
 std::string progress_text(const ProgressState& state) {
   const std::string count = count_of(state);
-  return joined(state.total > 0 ? "step " + count : count, fields_of(state), ", ");
+  return joined(state.total > 0 ? "step " + count : count, fields_of(state, "perplexity"), ", ");
 }
 
 void StepTime::note(std::int64_t step, Clock::time_point now) {
@@ -102,6 +107,10 @@ void StepTime::note(std::int64_t step, Clock::time_point now) {
   if (last_ && step == step_) return;
   last_ = now;
   step_ = step;
+}
+
+void StepTime::pass_over(Clock::time_point now) {
+  if (last_) last_ = now;
 }
 
 std::optional<double> StepTime::seconds() const {

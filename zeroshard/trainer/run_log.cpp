@@ -1,10 +1,14 @@
 #include "zeroshard/trainer/run_log.h"
 
 #include <array>
+#include <cmath>
 #include <string>
+#include <variant>
 
-#include "zeroshard/base/env.h"
+#include <fmt/format.h>
+
 #include "zeroshard/base/log.h"
+#include "zeroshard/monitor/terminal.h"
 #include "zeroshard/trainer/memory_table.h"
 
 namespace zeroshard {
@@ -12,10 +16,10 @@ namespace {
 
 constexpr std::int64_t kStepsPerLine = 10;
 
-std::optional<std::size_t> terminal_columns() {
-  const auto columns = env_integer(EnvVar::kTerminalColumns);
-  if (!columns || *columns <= 0) return std::nullopt;
-  return static_cast<std::size_t>(*columns);
+// What a loss means in words: from how many tokens, equally likely, the model seems to choose.
+std::optional<double> perplexity_of(double loss, bool of_words) {
+  if (!of_words) return std::nullopt;
+  return std::exp(loss);
 }
 
 JsonObject memory_on(const MemoryLedger& ledger, Tier tier) {
@@ -52,9 +56,10 @@ double seconds_since_epoch() {
 RunLog::RunLog(const TrainOptions& options, const RunSettings& run, Core& core)
     : core_(core),
       scales_loss_(run.config.precision.fp16.enabled),
+      of_words_(std::holds_alternative<GptOptions>(run.model)),
       progress_({.total_steps = run.steps,
                  .steps_per_line = run.config.monitor.steps_per_print.value_or(kStepsPerLine),
-                 .columns = terminal_columns()}),
+                 .columns = columns_behind_pipe()}),
       monitor_(run.config.monitor),
       steps_per_print_(run.config.monitor.steps_per_print.value_or(kStepsPerLine)) {
   if (!options.log.empty()) lines_.emplace(options.log);
@@ -70,6 +75,8 @@ void RunLog::step(const StepRecord& record) {
   if (monitor_.enabled()) write_series(record);
   progress_.update({.step = record.step,
                     .loss = record.loss,
+                    .perplexity = perplexity_of(record.loss, of_words_),
+                    .learning_rate = record.lr,
                     .tokens_per_step = static_cast<double>(record.tokens),
                     .memory_bytes = core_.memory().total(Tier::device)});
   if (!breakdown_) return;
@@ -119,10 +126,13 @@ void RunLog::write_breakdown(const StepRecord& record) {
 
 void RunLog::evaluation(std::int64_t step, std::int64_t samples, double loss) {
   progress_.clear();
-  log_info("step {}: evaluation loss {:.4f}", step, loss);
+  const auto perplexity = perplexity_of(loss, of_words_);
+  log_info("step {}: evaluation loss {:.4f}{}", step, loss,
+           perplexity ? fmt::format(", perplexity {:.4g}", *perplexity) : "");
   if (lines_) lines_->write(JsonObject().add("step", step).add("eval_loss", loss));
   if (monitor_.enabled()) monitor_.write(samples, {{"Eval/loss", loss}});
   last_ = std::chrono::steady_clock::now();  // it is no step's time
+  progress_.pass_over();
 }
 
 }  // namespace zeroshard

@@ -43,6 +43,7 @@ class RunLog {
 
   Core& core_;
   const bool scales_loss_;
+  const bool of_words_;  // then a loss has a perplexity
   Progress progress_;
   Monitor monitor_;
   std::optional<JsonLines> lines_;
