@@ -6,10 +6,13 @@
 #include <system_error>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "zeroshard/base/error.h"
+#include "zeroshard/base/file_error.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -40,6 +43,24 @@ void check_writable(const std::string& what, const fs::path& path, int rights) {
        .remedy = "check its permissions, or choose another"});
 }
 
+// What rights do not tell (/proc, a disk that went read-only, a name that is too long) is found by
+// trying. Nothing of it stays.
+void try_file(const Named& output, const fs::path& path) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) throw file_error("cannot write " + output.option, output.path, errno);
+  ::close(file);
+  ::unlink(path.c_str());
+}
+
+void try_folder(const Named& output) {
+  fs::path aside = output.path;
+  aside += fmt::format(".partial-{}", ::getpid());  // as the writer at the end calls it
+  if (::mkdir(aside.c_str(), 0700) != 0) {
+    throw file_error("cannot write " + output.option, output.path, errno);
+  }
+  ::rmdir(aside.c_str());
+}
+
 void check_folder_of(const Named& output) {
   fs::path folder = output.path.parent_path();
   if (folder.empty()) folder = ".";
@@ -58,15 +79,45 @@ void check_file(const Named& output) {
                        .value = output.path.string(),
                        .remedy = "give the name of a file in it"});
   }
-  if (!is_there(output.path)) return check_folder_of(output);
-  check_writable("cannot write " + output.option, output.path, W_OK);
+  if (is_there(output.path)) {
+    return check_writable("cannot write " + output.option, output.path, W_OK);
+  }
+  check_folder_of(output);
+  try_file(output, output.path);
+}
+
+// The trace is written aside at the end of the run, and then renamed.
+void check_replaced_file(const Named& output) {
+  check_file(output);
+  std::error_code ignored;
+  if (output.path.empty() || !fs::is_regular_file(output.path, ignored)) return;
+  check_folder_of(output);
+  fs::path aside = output.path;
+  try_file(output, aside += fmt::format(".{}.part", ::getpid()));
+}
+
+// Where a file system begins no other folder can be put into its place.
+bool is_mount_point(const fs::path& path) {
+  struct statx status {};
+  return ::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &status) == 0 &&
+         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+void refuse_mount_point(const Named& output) {
+  if (!is_mount_point(output.path)) return;
+  throw ConfigError(
+      {.what = output.option + " is where a disk is mounted, and cannot be replaced",
+       .value = output.path.string(),
+       .remedy = fmt::format("name a folder in it, such as {}", (output.path / "model").string())});
 }
 
 // The rule of the writer at the end of the run (checkpoint/write_folder.h), hours earlier.
 void check_folder(Named output) {
   if (output.path.empty()) return;
   if (!output.path.has_filename()) output.path = output.path.parent_path();  // "out/"
+  refuse_mount_point(output);
   check_folder_of(output);
+  try_folder(output);
   std::error_code error;
   if (!fs::exists(fs::symlink_status(output.path, error))) return;
   const auto has = [&](const char* name) { return is_there(output.path / name); };
@@ -104,7 +155,7 @@ std::vector<Named> inputs_of(const TrainOptions& options) {
 void check_outputs(const TrainOptions& options) {
   const Named log{"--log", options.log}, trace{"--trace", options.trace};
   check_file(log);
-  check_file(trace);
+  check_replaced_file(trace);
   check_folder({"--out", options.out});
   refuse_same(trace, log);
   for (const Named& input : inputs_of(options)) {

@@ -1,4 +1,4 @@
-// Whether a run will be able to write what it is asked to, found out without writing.
+// Whether a run will be able to write what it is asked to. What is tried for that is gone at once.
 #pragma once
 
 #include "zeroshard/trainer/options.h"

@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "zeroshard/base/bytes.h"
+#include "zeroshard/base/error.h"
 #include "zeroshard/trainer/token_file.h"
 
 namespace zeroshard::cli {
@@ -21,6 +23,7 @@ namespace {
 constexpr std::uint64_t kMostSteps = 1'000'000'000'000;
 constexpr std::uint64_t kMostEpochs = 1'000'000;
 constexpr std::uint64_t kMostTokens = 1'000'000'000;
+constexpr std::uint64_t kMostSamples = 1'000'000'000;
 constexpr std::uint64_t kMostSeed = std::numeric_limits<std::uint64_t>::max();
 
 constexpr std::array kFormats{TokenFormat::text, TokenFormat::u16, TokenFormat::u32};
@@ -33,6 +36,18 @@ bool read_number(const std::string& text, Number& number) {
   return error == std::errc() && stop == end;
 }
 
+// Digits, or as people write large numbers: 1e3, 2.5K.
+std::optional<std::uint64_t> read_whole(const std::string& text) {
+  std::uint64_t number = 0;
+  if (read_number(text, number)) return number;
+  if (text.find_first_of(" \t") != std::string::npos) return std::nullopt;
+  try {
+    return static_cast<std::uint64_t>(parse_count(text));
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
 CLI::Validator temperature() {
   const auto check = [](std::string& text) -> std::string {
     double number = 0;
@@ -40,6 +55,15 @@ CLI::Validator temperature() {
     return fmt::format("expected a number of 0 or more, not \"{}\"", text);
   };
   return {check, "", "temperature"};
+}
+
+CLI::Validator learning_rate() {
+  const auto check = [](std::string& text) -> std::string {
+    double number = 0;
+    if (read_number(text, number) && std::isfinite(number) && number > 0) return {};
+    return fmt::format("expected a number above 0, such as 3e-4, not \"{}\"", text);
+  };
+  return {check, "", "learning rate"};
 }
 
 CLI::Validator device() {
@@ -103,6 +127,16 @@ void add_length_options(CLI::App& verb, TrainOptions& options) {
       ->excludes(steps);
 }
 
+void add_value_options(CLI::App& verb, TrainOptions& options) {
+  verb.add_option("--lr", options.lr, "Learning rate, in place of the config's")
+      ->type_name("RATE")
+      ->check(learning_rate());
+  verb.add_option("--batch-size", options.batch_size,
+                  "Samples per step of all ranks together, in place of the config's")
+      ->type_name("N")
+      ->transform(whole_number(1, kMostSamples));
+}
+
 void add_seed(CLI::App& verb, std::uint64_t& seed, const char* help) {
   verb.add_option("--seed", seed, help)->type_name("N")->transform(whole_number(0, kMostSeed));
 }
@@ -120,8 +154,7 @@ class Words {
   }
 
   template <typename Value>
-  void add_unless(const std::string& name, const Value& value, const Value& usual) {
-    if (value == usual) return;
+  void add_value(const std::string& name, const Value& value) {
     if constexpr (std::is_same_v<Value, std::string>) {
       add(name, value);
     } else if constexpr (std::is_same_v<Value, double>) {
@@ -133,8 +166,13 @@ class Words {
   }
 
   template <typename Value>
+  void add_unless(const std::string& name, const Value& value, const Value& usual) {
+    if (value != usual) add_value(name, value);
+  }
+
+  template <typename Value>
   void add_if_set(const std::string& name, const std::optional<Value>& value) {
-    if (value) add(name, fmt::format("{}", *value));
+    if (value) add_value(name, *value);
   }
 
   // To CLI11 a value of several in brackets is a list.
@@ -154,12 +192,12 @@ class Words {
 
 CLI::Validator whole_number(std::uint64_t least, std::uint64_t greatest) {
   const auto check = [=](std::string& text) -> std::string {
-    std::uint64_t number = 0;
-    if (!read_number(text, number) || number < least || number > greatest) {
+    const auto number = read_whole(text);
+    if (!number || *number < least || *number > greatest) {
       return fmt::format("expected a whole number from {} to {}, not \"{}\"", least, greatest,
                          text);
     }
-    text = std::to_string(number);
+    text = std::to_string(*number);
     return {};
   };
   return {check, "", "whole number"};
@@ -179,6 +217,7 @@ void add_train_options(CLI::App& verb, TrainOptions& options) {
   add_data_options(verb, options);
   verb.option_defaults()->group("How");
   add_length_options(verb, options);
+  add_value_options(verb, options);
   add_seed(verb, options.seed, "For the first weights and the order of the data (default 42)");
   add_text(verb, "--device", options.device, "Default: cuda where there is one")
       ->type_name("cpu|cuda|cuda:N")
@@ -223,6 +262,8 @@ std::vector<std::string> words_of(const TrainOptions& options) {
   words.add_unless("--eval-every", options.eval_every, usual.eval_every);
   words.add_if_set("--steps", options.steps);
   words.add_if_set("--epochs", options.epochs);
+  words.add_if_set("--lr", options.lr);
+  words.add_if_set("--batch-size", options.batch_size);
   words.add_unless("--seed", options.seed, usual.seed);
   words.add_unless("--device", options.device, usual.device);
   words.add_unless("--out", options.out, usual.out);

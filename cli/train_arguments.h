@@ -22,8 +22,8 @@ void add_generate_options(CLI::App& verb, GenerateOptions& options);
 std::vector<std::string> words_of(const TrainOptions& options);
 std::vector<std::string> words_of(const GenerateOptions& options);
 
-// A whole number in decimal digits, of this least and greatest value. Unlike CLI11's own, which
-// takes 010 for 8, -1 for 2^64 - 1, and what is too great for the greatest.
+// A whole number in decimal digits or as 1e3 and 2.5K, of this least and greatest value. Unlike
+// CLI11's own, which takes 010 for 8, -1 for 2^64 - 1, and what is too great for the greatest.
 CLI::Validator whole_number(std::uint64_t least, std::uint64_t greatest);
 
 }  // namespace zeroshard::cli

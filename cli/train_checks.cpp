@@ -11,7 +11,10 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/config/read.h"
 #include "zeroshard/trainer/inputs.h"
+#include "zeroshard/trainer/run_settings.h"
+#include "zeroshard/trainer/synthetic.h"
 #include "zeroshard/trainer/token_file.h"
+#include "zeroshard/trainer/weight_files.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -31,7 +34,7 @@ bool config_is_fine(const TrainOptions& options, int ranks) {
   if (options.config.empty()) return true;
   refuse_pipe(options.config);
   const config::ReadResult read =
-      config::read_config_file(options.config, {.strict = options.strict, .world_size = ranks});
+      config::read_config_file(options.config, read_options(options, ranks));
   for (const config::Problem& problem : read.report.problems()) {
     std::fprintf(stderr, "%s\n", format_problem(options.config, problem).c_str());
   }
@@ -54,22 +57,29 @@ void check_model_folder(const std::string& folder, const std::string& called) {
                      .remedy = "name a folder that train --out has written"});
 }
 
-void check_files(const DataOptions& data) {
+// Returns how many samples there are.
+std::int64_t check_files(const DataOptions& data) {
   const TokenFiles files(data);
   // A wrong format or vocabulary shows in the first tokens, and reading them costs nothing.
   std::vector<std::int64_t> inputs(static_cast<std::size_t>(data.sequence_length));
   std::vector<std::int64_t> targets(inputs.size());
   files.read_sample(0, inputs, targets);
+  return files.sample_count();
 }
 
-void check_data(const TrainOptions& options, const GptOptions& model) {
-  check_files(training_data(options, model));
+std::int64_t check_data(const TrainOptions& options, const GptOptions& model) {
+  const std::int64_t samples = check_files(training_data(options, model));
   if (const auto evaluation = evaluation_data(options, model)) check_files(*evaluation);
+  return samples;
 }
 
-void check_data(const TrainOptions& options, const DenseOptions& model) {
+std::int64_t check_data(const TrainOptions& options, const DenseOptions& model) {
   refuse_data(options, model);
+  return LinearData({}).sample_count();
 }
+
+// Only torch knows whether there is a GPU. Where nobody says, the ranks look again: they know.
+bool may_have_accelerator(const TrainOptions& options) { return options.device != "cpu"; }
 
 }  // namespace
 
@@ -77,8 +87,14 @@ bool may_train(const TrainOptions& options, int ranks) {
   if (!config_is_fine(options, ranks)) return false;
   if (!options.init.empty()) check_model_folder(options.init, "--init");
   const ModelOptions model = model_of(options);
-  std::visit([&](const auto& one) { check_data(options, one); }, model);
+  const std::int64_t samples =
+      std::visit([&](const auto& one) { return check_data(options, one); }, model);
+  const RunSettings run = resolve_run(options, {.world_size = ranks,
+                                                .has_accelerator = may_have_accelerator(options),
+                                                .sample_count = samples});
+  if (!options.init.empty()) check_weights(ModelFolder::open(options.init), model);
   check_outputs(options);
+  if (!options.out.empty()) check_room(options.out, model, run.config.precision.model());
   return true;
 }
 

@@ -8,7 +8,7 @@ namespace zeroshard::cli {
 
 // Prints the problems of the configuration file on stderr; false where one of them is an error.
 // All other mistakes are thrown: a ConfigError, or a StorageError where the disk says no. Nothing
-// is written, created or truncated.
+// is written or truncated, and what is created to see whether it can be is gone again.
 bool may_train(const TrainOptions& options, int ranks);
 
 // Throws ConfigError where the folder holds no model that could go on from the prompt.

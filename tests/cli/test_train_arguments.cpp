@@ -16,7 +16,7 @@ namespace zeroshard {
 // Beside the types, where GoogleTest looks for it.
 static auto fields(const TrainOptions& o) {
   return std::tie(o.config, o.model, o.data, o.format, o.eval_data, o.eval_every, o.steps, o.epochs,
-                  o.seed, o.device, o.log, o.trace, o.out, o.init, o.strict);
+                  o.lr, o.batch_size, o.seed, o.device, o.log, o.trace, o.out, o.init, o.strict);
 }
 
 static auto fields(const GenerateOptions& o) {
@@ -75,12 +75,40 @@ TEST(TrainArguments, NothingGivenIsAllDefaults) {
 }
 
 TEST(TrainArguments, EveryOptionArrives) {
-  const TrainOptions options = train_options(
-      {"--config", "ds.json",      "--model", "gpt:layers=2",  "--data",  "a",
-       "b",        "--data",       "c",       "--data-format", "u16",     "--eval-data",
-       "v",        "--eval-every", "10",      "--steps",       "500",     "--seed",
-       "7",        "--device",     "cuda:3",  "--log",         "l.jsonl", "--trace",
-       "t.json",   "--out",        "out",     "--init",        "in",      "--strict"});
+  const TrainOptions options = train_options({"--config",
+                                              "ds.json",
+                                              "--model",
+                                              "gpt:layers=2",
+                                              "--data",
+                                              "a",
+                                              "b",
+                                              "--data",
+                                              "c",
+                                              "--data-format",
+                                              "u16",
+                                              "--eval-data",
+                                              "v",
+                                              "--eval-every",
+                                              "10",
+                                              "--steps",
+                                              "500",
+                                              "--seed",
+                                              "7",
+                                              "--device",
+                                              "cuda:3",
+                                              "--log",
+                                              "l.jsonl",
+                                              "--trace",
+                                              "t.json",
+                                              "--out",
+                                              "out",
+                                              "--init",
+                                              "in",
+                                              "--strict",
+                                              "--lr",
+                                              "3e-4",
+                                              "--batch-size",
+                                              "64"});
   const TrainOptions expected{.config = "ds.json",
                               .model = "gpt:layers=2",
                               .data = {"a", "b", "c"},
@@ -89,6 +117,8 @@ TEST(TrainArguments, EveryOptionArrives) {
                               .eval_every = 10,
                               .steps = 500,
                               .epochs = std::nullopt,
+                              .lr = 3e-4,
+                              .batch_size = 64,
                               .seed = 7,
                               .device = "cuda:3",
                               .log = "l.jsonl",
@@ -122,8 +152,12 @@ TEST(TrainArguments, NumbersAreReadAsWritten) {
   EXPECT_EQ(train_options({"--steps", "010"}).steps, 10);  // not 8
   EXPECT_EQ(train_options({"--seed", "18446744073709551615"}).seed,
             std::numeric_limits<std::uint64_t>::max());
-  for (const char* wrong : {"0", "-1", "1.5", "1e3", "ten", "", " 5", "5 ", "0x10",
-                            "99999999999999999999", "18446744073709551617"}) {
+  EXPECT_EQ(train_options({"--steps", "1e3"}).steps, 1000);
+  EXPECT_EQ(train_options({"--steps", "2.5e3"}).steps, 2500);
+  EXPECT_EQ(train_options({"--batch-size", "1K"}).batch_size, 1000);
+  EXPECT_EQ(generate_options({"d", "--count", "1E2"}).count, 100);
+  for (const char* wrong : {"0", "-1", "1.5", "1e-1", "1.5e0", "1e13", "1e", "e3", "1Z", "ten", "",
+                            " 5", "5 ", "0x10", "99999999999999999999", "18446744073709551617"}) {
     expect_refused({"train", "--steps", wrong}, "--steps: expected a whole number from 1 to");
   }
   expect_refused({"train", "--seed", "-1"}, "--seed: expected a whole number from 0 to");
@@ -131,6 +165,16 @@ TEST(TrainArguments, NumbersAreReadAsWritten) {
   expect_refused({"train", "--epochs", "0"}, "--epochs");
   expect_refused({"generate", "d", "--count", "0"}, "--count");
   expect_refused({"generate", "d", "--top-k", "-3"}, "--top-k");
+}
+
+TEST(TrainArguments, ValuesInPlaceOfTheConfigsMustMakeSense) {
+  for (const char* wrong : {"0", "-1e-3", "nan", "inf", "fast", "1,5", "", "1e-3x"}) {
+    expect_refused({"train", "--lr", wrong}, "--lr: expected a number above 0, such as 3e-4, not");
+  }
+  for (const char* wrong : {"0", "-8", "1.5", "2e9", "many"}) {
+    expect_refused({"train", "--batch-size", wrong},
+                   "--batch-size: expected a whole number from 1");
+  }
 }
 
 TEST(TrainArguments, WordsOfAChoiceAreRefusedByName) {
@@ -194,6 +238,8 @@ class Source {
     options.eval_data = files(options.eval_every != 0);
     options.format = static_cast<TokenFormat>(number(3));
     if (coin()) (coin() ? options.steps : options.epochs) = 1 + number(1'000'000);
+    if (coin()) options.lr = temperature() + 1e-9;
+    if (coin()) options.batch_size = static_cast<std::int64_t>(1 + number(1'000'000'000));
     if (coin()) options.seed = random_();
     if (coin()) options.device = coin() ? "cpu" : "cuda:" + std::to_string(number(1024));
     options.strict = coin();

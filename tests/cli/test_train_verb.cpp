@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -12,6 +14,7 @@
 
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
+#include "zeroshard/checkpoint/safetensors.h"
 
 namespace zeroshard::test {
 namespace {
@@ -30,7 +33,7 @@ class TrainVerb : public testing::Test {
     fs::create_directories(root_ / "libexec/zeroshard");
     fs::copy_file(ZEROSHARD_BINARY, root_ / "bin/zeroshard");
     write_program("bin/zeroshard-train", "beside");
-    write("text", std::string(1000, 'a'));
+    write("text", std::string(2000, 'a'));
     write("small.json", R"({"train_batch_size": 8})");
   }
 
@@ -40,6 +43,20 @@ class TrainVerb : public testing::Test {
     fs::create_directories((root_ / name).parent_path());
     std::ofstream(root_ / name, std::ios::binary) << contents;
     return path(name);
+  }
+
+  using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
+
+  // A folder with such tensors, all zeros.
+  void write_weights(const std::string& folder, const Shapes& shapes) const {
+    std::vector<TensorEntry> entries;
+    for (const auto& [name, shape] : shapes) entries.push_back({.name = name, .shape = shape});
+    fs::create_directories(root_ / folder);
+    SafetensorsWriter writer(root_ / folder / "model.safetensors", entries, {});
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      writer.write(i, std::vector<std::byte>(writer.entries()[i].bytes()));
+    }
+    writer.finish();
   }
 
   std::string path(const std::string& name) const { return (root_ / name).string(); }
@@ -160,8 +177,8 @@ TEST_F(TrainVerb, DataThatCannotBeUsed) {
   expect_refused("train --data text empty", "the data file is empty: empty");
   expect_refused("train --data bin", "the data file is a folder: bin");
   expect_refused("train --data short", "shorter than a sample");
-  expect_refused("train --data text --model gpt:seq=1000", "shorter than a sample");
-  EXPECT_EQ(run("train --data text --model gpt:seq=999").exit_code, 0);
+  expect_refused("train --data text --model gpt:seq=2000", "shorter than a sample");
+  EXPECT_EQ(run("train --data text --model gpt:seq=1999").exit_code, 0);
   expect_refused("train --data odd --data-format u16", "no multiple of 2");
   expect_refused("train --data great --data-format u16", "token 65535 is beyond the vocabulary");
   expect_refused("train --data text --model gpt:vocab=255",
@@ -223,9 +240,100 @@ TEST_F(TrainVerb, InitMustHoldAModel) {
   expect_refused("train --data text --init bare", "--init has no model.safetensors: bare");
   write("bare/model.safetensors", "x");
   expect_refused("train --data text --init bare", "there is no such model: bare");
-  EXPECT_EQ(run("train --data text --init bare --model gpt:").exit_code, 0);
-  write("bare/config.json", R"({"model_type": "gpt", "sequence": 1000})");
+  expect_refused("train --data text --init bare --model gpt:", "model.safetensors", 1);
+  write("bare/config.json", R"({"model_type": "gpt", "sequence": 2000})");
   expect_refused("train --data text --init bare", "shorter than a sample");
+}
+
+TEST_F(TrainVerb, InitMustHoldTheModelAndNothingElse) {
+  write_weights("line", {{"layers.0.weight", {1, 1}}, {"layers.0.bias", {1}}});
+  write("line/config.json", R"({"model_type": "dense"})");
+  EXPECT_EQ(run("train --init line").exit_code, 0) << run("train --init line").err;
+  expect_refused("train --init line --model dense:hidden=8",
+                 "layers.0.weight is [1, 1], the model wants [8, 1]; leave out --model");
+  write_weights("less", {{"layers.0.weight", {1, 1}}});
+  expect_refused("train --init less --model dense:", "has no tensor of this name");
+  write_weights("more", {{"layers.0.weight", {1, 1}}, {"layers.0.bias", {1}}, {"extra", {3}}});
+  expect_refused("train --init more --model dense:",
+                 "[config] the weights are of another model, with 1 tensor more: extra in more");
+  write_weights("many",
+                {{"a", {1}}, {"layers.0.weight", {1, 1}}, {"layers.0.bias", {1}}, {"b", {3}}});
+  expect_refused("train --ranks 2 --init many --model dense:",
+                 "with 2 tensors more: a, ... in many");
+}
+
+TEST_F(TrainVerb, ABatchNeedsItsSamples) {
+  write("two", std::string(257, 'a'));
+  write("sixteen.json", R"({"train_batch_size": 16})");
+  write("billion.json", R"({"train_batch_size": 1000000000})");
+  expect_refused("train --config sixteen.json --data two",
+                 "[config] a step takes more samples than there are: batch 16, 2 samples in the "
+                 "data; give more data, a smaller batch (--batch-size) or a shorter sequence");
+  expect_refused("train --config billion.json --data text", "batch 1000000000, 15 samples");
+  expect_refused("train --batch-size 1e9 --data text", "batch 1000000000, 15 samples");
+  expect_refused("train --batch-size 1001 --model dense:", "batch 1001, 1000 samples in the data");
+  EXPECT_EQ(run("train --config sixteen.json --data two --batch-size 2").exit_code, 0);
+  EXPECT_EQ(run("train --config sixteen.json --data two --model gpt:seq=16").exit_code, 0);
+  EXPECT_EQ(run("train --data two").exit_code, 0) << "the default batch follows the data";
+}
+
+TEST_F(TrainVerb, AnotherBatchSizeIsCheckedInPlaceOfTheFiles) {
+  write_program("mpirun", "mpirun");
+  const std::string variables = "PATH=" + path("") + ":/usr/bin:/bin";
+  expect_refused("train --ranks 3 --config small.json --data text", "train_batch_size");
+  const Finished finished =
+      run("train --ranks 3 --config small.json --data text --batch-size 9 --lr 1e-3", variables);
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_NE(finished.out.find("<--lr=0.001"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find("<--batch-size=9>"), std::string::npos) << finished.out;
+  expect_refused("train --ranks 3 --config small.json --data text --batch-size 8", "[config] 8 is");
+  write("cycle.json", R"({"scheduler": {"type": "OneCycle",
+                          "params": {"cycle_min_lr": 1e-4, "cycle_max_lr": 1e-3}}})");
+  expect_refused("train --config cycle.json --data text --lr 0.1",
+                 "--lr 0.1 with OneCycle; set cycle_max_lr in the config, or leave out --lr");
+}
+
+// In a mount namespace of its own, with a small disk on `disk`.
+TEST_F(TrainVerb, ADiskWithoutRoomForTheWeights) {
+  fs::create_directory(root_ / "disk");
+  const std::string mount =
+      "unshare -rm sh -c \"mount -t tmpfs -o size=64k none " + path("disk") + " && ";
+  if (run_program("/bin/sh", "-c '" + mount + "true\"'").exit_code != 0) GTEST_SKIP();
+  const auto train = [&](const std::string& arguments) {
+    return run_program("/bin/sh", "-c '" + mount + "cd " + path("") +
+                                      " && exec bin/zeroshard train " + arguments + "\"'");
+  };
+  const Finished full = train("--data text --device cpu --out disk/model");
+  EXPECT_EQ(full.exit_code, 1) << full.err;
+  EXPECT_NE(full.err.find("[storage] there is no room for --out: the weights take 3.3"),
+            std::string::npos)
+      << full.err;
+  EXPECT_NE(full.err.find("and 64.00 KiB are free: " + path("disk")), std::string::npos)
+      << full.err;
+  EXPECT_EQ(full.out, "");
+  EXPECT_EQ(train("--model dense: --out disk/model").exit_code, 0);
+  const Finished itself = train("--model dense: --out disk");
+  EXPECT_EQ(itself.exit_code, 2);
+  EXPECT_NE(
+      itself.err.find("--out is where a disk is mounted, and cannot be replaced: disk; name a "
+                      "folder in it, such as disk/model"),
+      std::string::npos)
+      << itself.err;
+}
+
+TEST_F(TrainVerb, PlacesThatTakeNothing) {
+  for (const char* option : {"--out", "--log", "--trace"}) {
+    expect_refused(std::string("train --data text ") + option + " /proc/model",
+                   "[storage] cannot write", 1);
+  }
+  const std::string longest(255, 'n');
+  expect_refused("train --data text --out " + longest, "File name too long", 1);
+  EXPECT_EQ(run("train --data text --log " + longest).exit_code, 0);
+  write("kept", "trace");
+  EXPECT_EQ(run("train --data text --trace kept").exit_code, 0);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(root_)) names.insert(entry.path().filename());
+  EXPECT_EQ(names, (std::set<std::string>{"bin", "kept", "libexec", "small.json", "text"}));
 }
 
 TEST_F(TrainVerb, GenerateChecksItsFolderFirst) {

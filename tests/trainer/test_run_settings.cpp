@@ -1,5 +1,7 @@
 // What a run is decided to be, and what it says of that.
 #include <algorithm>
+#include <string>
+#include <variant>
 
 #include <gtest/gtest.h>
 
@@ -89,6 +91,94 @@ TEST(RunSettings, ASchedulesLengthIsTheRuns) {
 
 TEST(RunSettings, ABatchThatDoesNotDivideIsRefused) {
   EXPECT_THROW(run_with(R"({"train_batch_size": 7})", {.world_size = 2}), ConfigError);
+}
+
+TEST(RunSettings, FewSamplesMakeASmallDefaultBatch) {
+  EXPECT_EQ(resolve_run({}, {.sample_count = 3}).batch.train, 3);
+  EXPECT_EQ(resolve_run({}, {.world_size = 2, .sample_count = 5}).batch.train, 4);
+  EXPECT_EQ(resolve_run({}, {.world_size = 2, .sample_count = 1000}).batch.train, 16);
+}
+
+TEST(RunSettings, AStepOfMoreSamplesThanThereAreIsRefused) {
+  TrainOptions options;
+  options.batch_size = 16;
+  EXPECT_THROW(resolve_run(options, {.sample_count = 15}), ConfigError);
+  EXPECT_EQ(resolve_run(options, {.sample_count = 16}).steps, 1);
+}
+
+// What the run says that the command line has replaced, in one line.
+std::string replaced(const RunSettings& run) {
+  return run.replaced.empty() ? "" : run.replaced.front();
+}
+
+RunSettings run_with_rate(const std::string& config, double lr) {
+  TrainOptions options;
+  options.lr = lr;
+  return run_with(config, {}, options);
+}
+
+TEST(RunSettings, ARateInPlaceOfTheFiles) {
+  const RunSettings run =
+      run_with_rate(R"({"optimizer": {"type": "SGD", "params": {"lr": 0.5}}})", 0.25);
+  EXPECT_EQ(learning_rate(*run.config.optimizer), 0.25);
+  EXPECT_EQ(replaced(run), "--lr 0.25 in place of lr 0.5");
+  const RunSettings silent = run_with_rate("{}", 0.25);
+  EXPECT_EQ(learning_rate(*silent.config.optimizer), 0.25);
+  EXPECT_TRUE(assumes(silent, "no optimizer: AdamW, lr 0.25"));
+  EXPECT_EQ(replaced(silent), "");
+}
+
+TEST(RunSettings, TheRateIsTheHighestOfASchedule) {
+  const auto with = [](const std::string& type, const std::string& params) {
+    return run_with_rate(R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.5}},
+                             "scheduler": {"type": ")" +
+                             type + R"(", "params": {)" + params + "}}}",
+                         0.25);
+  };
+  const RunSettings warm = with("WarmupLR", R"("warmup_max_lr": 0.125)");
+  EXPECT_EQ(std::get<WarmupLrOptions>(*warm.config.scheduler).max_lr, 0.25);
+  EXPECT_EQ(replaced(warm), "--lr 0.25 in place of lr 0.5, warmup_max_lr 0.125");
+  const RunSettings decay =
+      with("WarmupDecayLR", R"("warmup_max_lr": 0.125, "total_num_steps": 9)");
+  EXPECT_EQ(std::get<WarmupDecayLrOptions>(*decay.config.scheduler).max_lr, 0.25);
+  const RunSettings cosine = with("WarmupCosineLR", R"("total_num_steps": 9)");
+  EXPECT_EQ(replaced(cosine), "--lr 0.25 in place of lr 0.5");
+  EXPECT_THROW(with("WarmupLR", R"("warmup_min_lr": 0.3, "warmup_max_lr": 0.4)"), ConfigError);
+  EXPECT_THROW(with("LRRangeTest", ""), ConfigError);
+  EXPECT_THROW(with("OneCycle", R"("cycle_min_lr": 0.1, "cycle_max_lr": 0.2)"), ConfigError);
+}
+
+struct BatchCase {
+  const char* config;
+  config::BatchSizes sizes;  // of a batch of 8 on two ranks
+  const char* replaced;
+};
+
+TEST(RunSettings, ABatchSizeInPlaceOfTheFilesKeepsWhatFits) {
+  TrainOptions options;
+  options.batch_size = 8;
+  const BatchCase cases[] = {
+      {"{}", {8, 4, 1}, ""},
+      {R"({"train_batch_size": 7})", {8, 4, 1}, "train_batch_size 7"},
+      {R"({"train_micro_batch_size_per_gpu": 2})", {8, 2, 2}, ""},
+      {R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2})", {8, 2, 2}, ""},
+      {R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 5})",
+       {8, 2, 2},
+       "gradient_accumulation_steps 5"},
+      {R"({"train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2})",
+       {8, 2, 2},
+       "train_micro_batch_size_per_gpu 3"},
+      {R"({"train_micro_batch_size_per_gpu": 16})",
+       {8, 4, 1},
+       "train_micro_batch_size_per_gpu 16"}};
+  for (const BatchCase& one : cases) {
+    const RunSettings run = run_with(one.config, {.world_size = 2}, options);
+    EXPECT_EQ(run.batch, one.sizes) << one.config;
+    const std::string says = one.replaced;
+    EXPECT_EQ(replaced(run), says.empty() ? "" : "--batch-size 8 in place of " + says);
+  }
+  options.batch_size = 7;
+  EXPECT_THROW(run_with("{}", {.world_size = 2}, options), ConfigError);
 }
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 
 #include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/file_error.h"
+#include "zeroshard/checkpoint/free_space.h"
 #include "zeroshard/checkpoint/json_events.h"
 #include "zeroshard/checkpoint/safetensors.h"
 
@@ -18,16 +18,13 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-// Better told now than after an hour of writing. A file system that names no sizes is trusted, and
-// blocks kept for root count as free: this must never refuse what would have fitted.
+// Better told now than after an hour of writing. A file system that names no sizes is trusted.
 void check_room(const std::filesystem::path& path, std::uint64_t bytes) {
-  struct statvfs status {};
-  if (::statvfs(folder_of(path).c_str(), &status) != 0 || status.f_blocks == 0) return;
-  const std::uint64_t free_bytes = std::uint64_t{status.f_bfree} * status.f_frsize;
-  if (bytes <= free_bytes) return;
+  const auto free = free_bytes(folder_of(path));
+  if (!free || bytes <= *free) return;
   throw StorageError({.what = fmt::format("there is no room for the {} of this file, {} are free",
                                           human_bytes(static_cast<std::int64_t>(bytes)),
-                                          human_bytes(static_cast<std::int64_t>(free_bytes))),
+                                          human_bytes(static_cast<std::int64_t>(*free))),
                       .value = path.string(),
                       .remedy = "free some space, or choose another folder"});
 }

@@ -10,6 +10,7 @@
 #include "zeroshard/models/initializer.h"
 #include "zeroshard/trainer/gpt_task.h"
 #include "zeroshard/trainer/inputs.h"
+#include "zeroshard/trainer/weight_files.h"
 #include "zeroshard/trainer/weights.h"
 
 namespace zeroshard {
@@ -27,7 +28,7 @@ int generate_text(const GenerateOptions& options) {
   const GptOptions model_options = generating_model(options);
   const ModelFolder folder = ModelFolder::open(options.folder);
   Gpt model(model_options);
-  check_weights(folder, *model);
+  check_weights(folder, model_options);
   fill_parameters(*model, weights_from(folder));
   const auto tokens = generate(*model, bytes_of_text(options.prompt),
                                {.count = options.count,

@@ -37,6 +37,8 @@ struct TrainOptions {
   std::int64_t eval_every = 0;  // steps; 0: at the end only
   std::optional<std::int64_t> steps;
   std::optional<std::int64_t> epochs;
+  std::optional<double> lr;                // in place of the configuration's
+  std::optional<std::int64_t> batch_size;  // of all ranks, in place of the configuration's
   std::uint64_t seed = 42;
   std::string device;   // "cpu", "cuda", "cuda:1"; empty: cuda where there is one
   std::string log;      // one JSON object per step

@@ -12,6 +12,7 @@
 #include "zeroshard/models/shapes.h"
 #include "zeroshard/models/spec.h"
 #include "zeroshard/trainer/choose_communication.h"
+#include "zeroshard/trainer/command_line_values.h"
 #include "zeroshard/trainer/inputs.h"
 
 namespace zeroshard {
@@ -29,15 +30,16 @@ bool says(const config::ReadResult& read, std::string_view key) {
 
 config::ReadResult read_config_of(const TrainOptions& options, int world_size) {
   if (options.config.empty()) return config::read_config("{}");
-  const config::ReadOptions how{.strict = options.strict, .world_size = world_size};
+  const config::ReadOptions how = read_options(options, world_size);
   config::ReadResult read = config::read_config_file(options.config, how);
   if (read.report.has_errors()) config::load_config(options.config, how);  // throws them as one
   return read;
 }
 
-void choose_optimizer(RunSettings& run) {
+void choose_optimizer(RunSettings& run, std::optional<double> lr) {
   if (run.config.optimizer) return;
   AdamOptions adam{.weight_decay = 0.01};
+  if (lr) adam.lr = *lr;
   if (is_dense(run)) adam.weight_decay = 0.0;  // towards what is not the truth
   run.config.optimizer = adam;
   run.assumed.push_back(
@@ -52,20 +54,37 @@ void choose_precision(RunSettings& run, const config::ReadResult& read, bool has
                                         : "no precision: fp32, on a CPU");
 }
 
-void choose_batch(RunSettings& run, int world_size) {
-  config::SolvedBatch solved = config::solve_batch(run.config.batch, world_size);
+// Of all ranks together not more than there are samples, where they are that few.
+std::int64_t default_micro_batch(const RunSettings& run, const RunFacts& facts) {
+  if (is_dense(run)) return std::max<std::int64_t>(kDefaultDenseBatch / facts.world_size, 1);
+  if (facts.sample_count == 0) return kDefaultMicroBatch;
+  return std::clamp<std::int64_t>(facts.sample_count / facts.world_size, 1, kDefaultMicroBatch);
+}
+
+void choose_batch(RunSettings& run, const RunFacts& facts) {
+  config::SolvedBatch solved = config::solve_batch(run.config.batch, facts.world_size);
   if (solved.sizes) {
     run.batch = *solved.sizes;
     return;
   }
   if (!solved.what.empty()) throw ConfigError({.what = solved.what, .remedy = solved.remedy});
-  const std::int64_t micro = is_dense(run)
-                                 ? std::max<std::int64_t>(kDefaultDenseBatch / world_size, 1)
-                                 : kDefaultMicroBatch;
+  const std::int64_t micro = default_micro_batch(run, facts);
   run.config.batch.micro_per_rank = micro;
-  run.batch = *config::solve_batch(run.config.batch, world_size).sizes;
+  run.batch = *config::solve_batch(run.config.batch, facts.world_size).sizes;
   run.assumed.push_back(
       fmt::format("no batch size: {} per rank, {} in all", micro, run.batch.train));
+}
+
+// Such a step would see some samples several times, which nobody means: the data is not the one
+// that was meant, or the batch is not.
+void refuse_too_few_samples(const RunSettings& run, const RunFacts& facts) {
+  if (facts.sample_count == 0 || facts.sample_count >= run.batch.train) return;
+  throw ConfigError({.what = "a step takes more samples than there are",
+                     .value = fmt::format("batch {}, {} sample{} in the data", run.batch.train,
+                                          facts.sample_count, facts.sample_count == 1 ? "" : "s"),
+                     .remedy = is_dense(run) ? "make the batch smaller (--batch-size)"
+                                             : "give more data, a smaller batch (--batch-size) or "
+                                               "a shorter sequence (seq of --model)"});
 }
 
 std::int64_t steps_of(const RunSettings& run, const RunFacts& facts, std::int64_t epochs) {
@@ -148,6 +167,12 @@ void refuse_what_is_not_done(RunSettings& run) {
 
 }  // namespace
 
+config::ReadOptions read_options(const TrainOptions& options, int world_size) {
+  config::ReadOptions how{.strict = options.strict};
+  if (!options.batch_size) how.world_size = world_size;
+  return how;
+}
+
 RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts) {
   const config::ReadResult read = read_config_of(options, facts.world_size);
   RunSettings run{.config = read.config, .model = model_of(options)};
@@ -155,9 +180,12 @@ RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts) {
   if (options.model.empty() && options.init.empty()) {
     run.assumed.push_back("no --model: " + short_description(run.model));
   }
-  choose_optimizer(run);
+  choose_optimizer(run, options.lr);
+  if (options.lr) take_learning_rate(run, *options.lr);
   choose_precision(run, read, facts.has_accelerator);
-  choose_batch(run, facts.world_size);
+  if (options.batch_size) take_batch_size(run, *options.batch_size, facts.world_size);
+  choose_batch(run, facts);
+  refuse_too_few_samples(run, facts);
   choose_steps(run, options, facts);
   choose_schedule_length(run);
   choose_overlap_and_sizes(run, read, facts);

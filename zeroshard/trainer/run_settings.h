@@ -8,6 +8,7 @@
 
 #include "zeroshard/config/batch_size.h"
 #include "zeroshard/config/config.h"
+#include "zeroshard/config/read.h"
 #include "zeroshard/layout/unit_layout.h"
 #include "zeroshard/models/options.h"
 #include "zeroshard/trainer/options.h"
@@ -17,8 +18,8 @@ namespace zeroshard {
 struct RunFacts {
   int world_size = 1;
   bool has_accelerator = false;
-  bool has_idle_cores = false;  // one for each rank of this host, beside those it computes on
-  std::int64_t sample_count = 0;
+  bool has_idle_cores = false;    // one for each rank of this host, beside those it computes on
+  std::int64_t sample_count = 0;  // 0: not known
 };
 
 struct RunSettings {
@@ -27,8 +28,13 @@ struct RunSettings {
   config::BatchSizes batch = {};
   std::int64_t steps = 0;
   std::vector<std::string> assumed = {};   // what nobody said and was chosen
+  std::vector<std::string> replaced = {};  // what the command line says in place of the file
   std::vector<std::string> warnings = {};  // what was said and is not done
 };
+
+// How the run's configuration file is read: where --batch-size replaces its batch sizes, they need
+// not fit the ranks.
+config::ReadOptions read_options(const TrainOptions& options, int world_size);
 
 // Throws ConfigError where the configuration cannot be run.
 RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts);

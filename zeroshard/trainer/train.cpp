@@ -15,6 +15,7 @@
 #include "zeroshard/schedule/lr_schedule.h"
 #include "zeroshard/trainer/engine_options.h"
 #include "zeroshard/trainer/memory_table.h"
+#include "zeroshard/trainer/weight_files.h"
 #include "zeroshard/trainer/weights.h"
 
 namespace zeroshard {
@@ -80,7 +81,7 @@ void Trainer::make_engine(Device device) {
   // Rank 0 looks first, so that what is wrong is said once.
   if (!is_first()) comm_.barrier("rank 0 has seen the weights").wait();
   const ModelFolder folder = ModelFolder::open(options_.init);
-  check_weights(folder, engine_->core());
+  check_weights(folder, run_.model);
   if (is_first()) comm_.barrier("rank 0 has seen the weights").wait();
   engine_->fill_parameters(weights_from(folder));
 }

@@ -18,6 +18,7 @@
 #include "zeroshard/trainer/inputs.h"
 #include "zeroshard/trainer/memory_table.h"
 #include "zeroshard/trainer/train.h"
+#include "zeroshard/trainer/weight_files.h"
 
 namespace zeroshard {
 namespace {
@@ -35,6 +36,7 @@ void say_plan(const RunSettings& run, const Footprint& plan, const Communicator&
               Device device) {
   for (const std::string& line : run.warnings) log_warning("{}", line);
   for (const std::string& line : run.assumed) log_info("assumed: {}", line);
+  for (const std::string& line : run.replaced) log_info("{}", line);
   fmt::print("{}\n", short_description(run.model));
   fmt::print(
       "stage {} on {} rank{} ({}, {} threads each), {}; batch {} = {} per rank x {} micro-steps x "
@@ -72,10 +74,14 @@ int train(const TrainOptions& options) {
   const bool has_idle_cores = choose_threads(*comm);
   const auto task = in_turn(*comm, [&] { return make_task(options, model_of(options)); });
   const RunSettings run = in_turn(*comm, [&] {
-    return resolve_run(options, {.world_size = comm->world_size(),
-                                 .has_accelerator = device != kCpu,
-                                 .has_idle_cores = has_idle_cores,
-                                 .sample_count = task->sample_count()});
+    RunSettings resolved = resolve_run(options, {.world_size = comm->world_size(),
+                                                 .has_accelerator = device != kCpu,
+                                                 .has_idle_cores = has_idle_cores,
+                                                 .sample_count = task->sample_count()});
+    if (comm->rank() == 0 && !options.out.empty()) {
+      check_room(options.out, resolved.model, resolved.config.precision.model());
+    }
+    return resolved;
   });
   if (run.config.zero.deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
   const Footprint plan =

@@ -4,10 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include "zeroshard/base/error.h"
 #include "zeroshard/base/half.h"
 #include "zeroshard/checkpoint/write_folder.h"
 #include "zeroshard/engine/tensors.h"
@@ -53,27 +49,6 @@ float widened(const std::byte* at, DType dtype) {
   return dtype == DType::bf16 ? bf16_to_fp32(bits) : fp16_to_fp32(bits);
 }
 
-void refuse_integers(const TensorEntry& entry) {
-  if (entry.dtype == DType::fp32 || entry.dtype == DType::bf16 || entry.dtype == DType::fp16) {
-    return;
-  }
-  throw ConfigError({.what = "weights are not floating point",
-                     .value = fmt::format("{} is {}", entry.name, name_of(entry.dtype))});
-}
-
-void check_entries(const ModelFolder& folder, const std::vector<TensorEntry>& wanted) {
-  for (const TensorEntry& entry : wanted) {
-    const TensorEntry& stored = folder.entry(entry.name);
-    refuse_integers(stored);
-    if (stored.shape == entry.shape) continue;
-    throw ConfigError(
-        {.what = "the weights are of another model",
-         .value = fmt::format("{} is [{}], the model wants [{}]", entry.name,
-                              fmt::join(stored.shape, ", "), fmt::join(entry.shape, ", ")),
-         .remedy = "leave out --model to take the folder's own"});
-  }
-}
-
 }  // namespace
 
 void write_weights(Engine& engine, Communicator& comm, const ModelOptions& model,
@@ -99,18 +74,6 @@ ParameterFiller weights_from(const ModelFolder& folder) {
       values[i] = widened(bytes.data() + static_cast<std::uint64_t>(i) * width, entry.dtype);
     }
   };
-}
-
-void check_weights(const ModelFolder& folder, const Core& core) {
-  check_entries(folder, entries_of(core));
-}
-
-void check_weights(const ModelFolder& folder, const torch::nn::Module& model) {
-  std::vector<TensorEntry> entries;
-  for (const auto& parameter : model.named_parameters()) {
-    entries.push_back({.name = parameter.key(), .shape = parameter.value().sizes().vec()});
-  }
-  check_entries(folder, entries);
 }
 
 }  // namespace zeroshard

@@ -14,9 +14,7 @@ void write_weights(Engine& engine, Communicator& comm, const ModelOptions& model
                    const std::string& folder);
 
 // Values of the parameters for Engine::fill_parameters: each rank reads its own elements only.
-// A parameter that the folder lacks, or has in another shape, is a ConfigError.
+// The folder must have passed check_weights (weight_files.h).
 ParameterFiller weights_from(const ModelFolder& folder);
-void check_weights(const ModelFolder& folder, const Core& core);
-void check_weights(const ModelFolder& folder, const torch::nn::Module& model);
 
 }  // namespace zeroshard
