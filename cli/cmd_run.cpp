@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cli/app.h"
 #include "cli/find_python.h"
@@ -166,10 +167,15 @@ void add_guard_verb(CommandLine& line) {
   CLI::App* verb = line.app.add_subcommand("guard", "Run one rank's program and watch over it");
   verb->group("");
   verb->prefix_command();
-  verb->callback([&line, verb] {
+  const auto one_stream = std::make_shared<bool>(false);
+  verb->add_flag("--one-stream", *one_stream, "Standard output goes to standard error");
+  verb->callback([&line, verb, one_stream] {
     const std::vector<std::string> command = verb->remaining();
     if (command.empty()) throw CLI::RequiredError("PROGRAM");
-    line.action = [command] { return guard(command); };
+    line.action = [command, one_stream] {
+      if (*one_stream) dup2(STDERR_FILENO, STDOUT_FILENO);
+      return guard(command);
+    };
   });
 }
 

@@ -31,6 +31,7 @@ std::vector<std::string> mpirun_command(const MpirunRequest& request) {
     for (const std::string& name : request.exports) append(words, {"-x", name});
   }
   append(words, {"-n", std::to_string(request.ranks), request.guardian, "guard"});
+  if (request.one_stream) words.emplace_back("--one-stream");
   words.insert(words.end(), request.command.begin(), request.command.end());
   return words;
 }

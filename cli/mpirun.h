@@ -12,6 +12,7 @@ struct MpirunRequest {
   std::string hostfile = {};              // empty: this host alone
   std::vector<std::string> exports = {};  // names of variables that other hosts get too
   std::string guardian = {};              // this program's file
+  bool one_stream = false;                // all that a rank says on its standard error
   std::vector<std::string> command = {};
 };
 

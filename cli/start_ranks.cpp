@@ -6,6 +6,8 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/conduct.h"
 #include "cli/mpirun.h"
@@ -47,9 +49,19 @@ void check_hostfile(const std::string& hostfile) {
                      .remedy = "write one line per host: NAME slots=RANKS"});
 }
 
+// Whether both end in the same terminal, pipe or file. mpirun has a pipe for each and empties them
+// in any order, so there the lines of a rank would change places.
+bool outputs_are_one() {
+  struct stat out {
+  }, error{};
+  return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &error) == 0 &&
+         out.st_dev == error.st_dev && out.st_ino == error.st_ino;
+}
+
 // The command itself where no ranks are to be started.
 std::vector<std::string> launch_command(const RankArguments& arguments, const Launch& launch,
-                                        const std::vector<std::string>& command) {
+                                        const std::vector<std::string>& command,
+                                        bool one_stream = false) {
   if (launch.world_size > 1) return command;
   check_hostfile(arguments.hostfile);
   const int ranks = rank_count(arguments, launch);
@@ -59,6 +71,7 @@ std::vector<std::string> launch_command(const RankArguments& arguments, const La
                          .hostfile = arguments.hostfile,
                          .exports = variables_to_export(),
                          .guardian = own_program(),
+                         .one_stream = one_stream,
                          .command = command});
 }
 
@@ -107,7 +120,8 @@ void start_ranks(const RankArguments& arguments, const Launch& launch,
 
 int conduct_ranks(const RankArguments& arguments, const Launch& launch,
                   const std::vector<std::string>& command) {
-  const std::vector<std::string> words = launch_command(arguments, launch, command);
+  const std::vector<std::string> words =
+      launch_command(arguments, launch, command, outputs_are_one());
   if (words == command) {
     std::signal(SIGUSR1, SIG_IGN);  // until the program listens to it
     become(words);

@@ -36,5 +36,6 @@ int run(int argc, char** argv) {
 }  // namespace zeroshard
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // so that lines keep their order among stderr's
   return zeroshard::rank_main([&] { return zeroshard::run(argc, argv); });
 }

@@ -70,6 +70,13 @@ TEST(RunVerb, TheGuardHandsOnTheExitCode) {
   EXPECT_EQ(killed.err, "[comm] rank 3 was ended by signal 9 (Killed)\n");
 }
 
+TEST(RunVerb, OfOneStreamTheOrderIsKept) {
+  const Finished finished = zeroshard("", "guard --one-stream sh -c 'echo a; echo b >&2; echo c'");
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_EQ(finished.out, "");
+  EXPECT_EQ(finished.err, "a\nb\nc\n");
+}
+
 TEST(RunVerb, MpirunsCommandLine) {
   cli::MpirunRequest request{.ranks = 3,
                              .exports = {"OMP_NUM_THREADS"},
@@ -78,6 +85,8 @@ TEST(RunVerb, MpirunsCommandLine) {
   const auto text = [&] { return fmt::format("{}", fmt::join(cli::mpirun_command(request), " ")); };
   EXPECT_TRUE(text().ends_with(" -n 3 /opt/zeroshard guard ./train --steps 7")) << text();
   EXPECT_EQ(text().find("-x"), std::string::npos);
+  request.one_stream = true;
+  EXPECT_TRUE(text().ends_with(" guard --one-stream ./train --steps 7")) << text();
   request.hostfile = "hosts";
   EXPECT_NE(text().find(" --hostfile hosts -x OMP_NUM_THREADS -n 3 "), std::string::npos) << text();
 }
