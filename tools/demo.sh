@@ -10,21 +10,8 @@ run() {  # prints the command as a user would type it, then its output
   build/zeroshard "$@"
 }
 
-cat >"$folder/ds_config.json" <<'JSON'
-{
-  "train_micro_batch_size_per_gpu": 4,
-  "optimizer": {"type": "AdamW", "params": {"lr": 2e-3, "betas": [0.9, 0.95], "weight_decay": 0.05}},
-  "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 1000, "warmup_num_steps": 50}},
-  "zero_optimization": {
-    "stage": 3,
-    "reduce_bucket_size": 2e5,
-    "stage3_prefetch_bucket_size": 0,
-    "stage3_param_persistence_threshold": 0
-  },
-  "steps_per_print": 100
-}
-JSON
-sed 's/"stage": 3/"stage": 0/' "$folder/ds_config.json" >"$folder/stage0.json"
+config=examples/train.json
+sed 's/"stage": 3/"stage": 0/' "$config" >"$folder/stage0.json"
 cat zeroshard/*/*.h zeroshard/*/*.cpp >"$folder/sources.txt"
 model=gpt:layers=4,hidden=128,heads=4,seq=64,positions=rotary,norm=rms,activation=swiglu
 
@@ -40,7 +27,7 @@ run train --ranks 2 --config "$folder/stage0.json" --model $model --data "$folde
 grep -A 7 'per rank  ' "$folder/stage0.txt"
 
 echo; echo "The same at stage 3, for longer: a model of bytes learns our own $(wc -c <"$folder/sources.txt") bytes of C++."
-run train --ranks 2 --config "$folder/ds_config.json" --model $model --data "$folder/sources.txt" \
+run train --ranks 2 --config "$config" --model $model --data "$folder/sources.txt" \
   --steps 1000 --device cpu --out "$folder/model"
 
 echo; echo "And what does it say after a prompt?"
