@@ -146,6 +146,49 @@ raise RuntimeError("because of rank 1")
     assert err.endswith("KeyError: 'one'\n[run] rank 1 has failed; the other ranks are stopped\n")
 
 
+@pytest.mark.parametrize("ending", ["atexit.register(time.sleep, 4)", "threading.Thread(target=time.sleep, args=[4]).start()",
+                                    "atexit.register(time.sleep, 60)"])
+def test_the_code_of_sys_exit_is_the_job_s(ranks, tmp_path, ending):
+    """Its end may take long as well, and then the others fail because of it, with codes of their own."""
+    code, _, err = finish(ranks("--ranks 2 program.py", f"""
+import atexit, os, sys, threading, time
+if os.environ["RANK"] == "1":
+    {ending}
+    open("exits", "w").close()
+    sys.exit(3)
+while not os.path.exists("exits"):
+    time.sleep(0.01)
+time.sleep(2)
+raise RuntimeError("because of rank 1")
+"""))
+    assert (code, err) == (3, "[run] rank 1 ended with exit code 3; the other ranks are stopped\n")
+
+
+@pytest.mark.parametrize("value, expected", [("0", 0), ("", 0), ("None", 0), ("True", 1), ("259", 3), ("-1", 255)])
+def test_what_python_takes_for_an_exit_code(ranks, value, expected):
+    code, _, err = finish(ranks("--ranks 2 program.py", f"import sys; sys.exit({value})"))
+    assert code == expected and ("[run]" in err) == bool(expected)
+
+
+def test_who_is_killed_failed_before_who_misses_it(ranks, tmp_path):
+    code, _, err = finish(ranks("--ranks 2 program.py", """
+import os, time
+if os.environ["RANK"] == "1":
+    with open("pid", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename("pid", "pid1")
+    time.sleep(0.3)
+    os.kill(os.getpid(), 9)
+while not os.path.exists("pid1"):
+    time.sleep(0.01)
+pid = open("pid1").read()
+while os.path.exists(f"/proc/{pid}/exe"):
+    pass
+raise RuntimeError("because of rank 1")
+"""))
+    assert code == 137 and "[run] rank 1 was ended by signal 9 (Killed)" in err
+
+
 def test_other_signals_are_for_the_ranks(ranks, tmp_path):
     process = ranks("--ranks 2 program.py", SLEEPER.replace("HOW", "signal.signal(signal.SIGUSR1, lambda *_: os._exit(0))"))
     pids = sleepers(tmp_path)

@@ -16,6 +16,7 @@ import traceback
 from types import ModuleType, TracebackType
 
 HERE = os.path.abspath(__file__)
+ENDED_WITH = "ended with exit code "  # and the code: run_ranks.py looks for it
 
 
 def page_from_environment() -> int:
@@ -53,6 +54,15 @@ class FirstErrorHook:
         """Now, and not only by our end: that may take long, and the others would fail meanwhile."""
         if self._page >= 0 and os.getppid() == self._launcher:
             os.kill(self._launcher, signal.SIGUSR1)
+
+    def exits(self, code: object) -> None:
+        """sys.exit(code): no error to show, but the rank's failure, and its code is that of the job."""
+        if code is None or code == 0:
+            return
+        number = code if isinstance(code, int) else 1  # Python prints all else and ends with 1
+        mine = f"{os.environ.get('RANK', '?')} {ENDED_WITH}{number & 0xFF}"
+        if self._first_line(mine) == mine:
+            self._tell_launcher()
 
     def __call__(self, kind: type[BaseException], error: BaseException,
                  trace: TracebackType | None) -> None:
@@ -94,7 +104,7 @@ def run_module(name: str) -> None:
 
 
 def main() -> None:
-    sys.excepthook = FirstErrorHook(page_from_environment())
+    hook = sys.excepthook = FirstErrorHook(page_from_environment())
     # Whole lines at once, whatever PYTHONUNBUFFERED says: pieces would mix with other ranks' lines.
     sys.stdout.reconfigure(line_buffering=True, write_through=False)
     is_module = sys.argv[1] == "-m"
@@ -102,7 +112,11 @@ def main() -> None:
     name = sys.argv[0]
     if not getattr(sys.flags, "safe_path", False):  # with it, Python puts no folder there
         sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.realpath(name))
-    run_module(name) if is_module else run_script(name)
+    try:
+        run_module(name) if is_module else run_script(name)
+    except SystemExit as ending:
+        hook.exits(ending.code)
+        raise
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import select
 import signal
 import socket
@@ -29,6 +30,7 @@ else:  # Python has followed links to find this folder, and a build's package is
     sys.path[0] = os.path.dirname(os.path.abspath(__file__))
     from job import Job, RunError, below_torchrun, check, cores_of, job_from, rank_command, rank_environment
 
+ENDED_WITH = "ended with exit code "  # what a rank that calls sys.exit() leaves (rank_main.py)
 TIME_TO_END = 5.0  # seconds between SIGTERM and SIGKILL
 LOOK_EVERY = 0.25  # seconds; children and signals wake us at once, only stdin must be looked at
 PR_SET_PDEATHSIG = 1
@@ -51,7 +53,6 @@ class Ranks:
         self._page = first_error_page()
         for index in range(job.ranks):
             self._start(index, port)
-        os.close(self._page)
 
     def _start(self, index: int, port: int) -> None:
         words = rank_command(self.job, index)
@@ -91,6 +92,7 @@ class Ranks:
         """Returns when the last rank has ended, with the exit code of the whole."""
         while self.running:
             got = signal.sigtimedwait(WATCHED, LOOK_EVERY)
+            self._reap()  # who is dead has failed before who tells us now
             if got is not None and got.si_signo != signal.SIGCHLD:
                 self._take(got.si_signo, got.si_pid)
             elif self.job.end_with_stdin and not self.signal and input_has_ended():
@@ -104,9 +106,10 @@ class Ranks:
 
     def _take(self, number: int, sender: int) -> None:
         """A rank says with SIGUSR1 that it has failed (rank_main.py); all else is for the ranks."""
-        failed = [index for index, process in self.running.items() if process.pid == sender]
-        if number == signal.SIGUSR1 and failed:
-            self._fail(failed[0], 1)
+        senders = [index for index, process in enumerate(self.processes) if process.pid == sender]
+        if number == signal.SIGUSR1 and senders:
+            if senders[0] in self.running:
+                self._fail(senders[0], self._code_said() or 1)
         elif number in ENDING:
             self._hand_on(number)
         else:
@@ -120,11 +123,11 @@ class Ranks:
         self._signal_all(number)
 
     def _reap(self) -> None:
-        for index, process in list(self.running.items()):
-            code = process.poll()
-            if code is None:
-                continue
+        ended = {index: code for index, process in self.running.items() if (code := process.poll()) is not None}
+        for index in ended:
             del self.running[index]
+        # Of several at once, who was ended by a signal comes first: the others fail for want of it.
+        for index, code in sorted(ended.items(), key=lambda each: each[1] >= 0):
             if code != 0:
                 self._fail(index, code)
 
@@ -139,6 +142,12 @@ class Ranks:
         elif self.failure[0] == index and code > 0:
             self.failure = (index, code)
 
+    def _code_said(self) -> int:
+        """Of the first rank that failed, where it called sys.exit(); 0 where it did not."""
+        said = os.pread(self._page, 1 << 16, 0).decode(errors="replace")
+        match = re.fullmatch(rf"\d+ {ENDED_WITH}(\d+)", said)
+        return int(match[1]) if match else 0
+
     def _signal_all(self, number: int) -> None:
         """To each rank's whole process group: data loaders and other helpers are in it."""
         everybody = number == signal.SIGKILL
@@ -148,7 +157,8 @@ class Ranks:
         if self.signal or self.failure is None:
             return  # who has sent the signal knows
         index, code = self.failure
-        what = "has failed" if index in self.running else f"ended with exit code {code}"
+        ended = index not in self.running or self._code_said()
+        what = f"{ENDED_WITH}{code}" if ended else "has failed"
         if code < 0:
             what = f"was ended by signal {-code} ({signal.strsignal(-code)})"
             what += ", maybe for want of memory" if -code == signal.SIGKILL else ""
