@@ -99,6 +99,45 @@ TEST(FileWriter, AFullDiskIsOneSentence) {
   EXPECT_EQ(storage_error_of([&] { file.close(); }), expected) << "it may be tried again";
 }
 
+// A limit on the size of files stands for a disk that is full in the middle of a line.
+class NoRoomBeyond {
+ public:
+  explicit NoRoomBeyond(rlim_t bytes) : former_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &former_);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = former_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~NoRoomBeyond() {
+    setrlimit(RLIMIT_FSIZE, &former_);
+    std::signal(SIGXFSZ, former_handler_);
+  }
+  NoRoomBeyond(const NoRoomBeyond&) = delete;
+  NoRoomBeyond& operator=(const NoRoomBeyond&) = delete;
+
+ private:
+  rlimit former_{};
+  void (*former_handler_)(int);
+};
+
+TEST(FileWriter, AFullDiskLeavesWholeLines) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "lines";
+  FileWriter file(path, {.append = true, .whole_lines = true});
+  file.append("first line\n");
+  file.flush();
+  {
+    const NoRoomBeyond full(25);
+    file.append("second\nthird line\n");
+    EXPECT_NE(storage_error_of([&] { file.flush(); }), "");
+    EXPECT_EQ(read_text(path), "first line\nsecond\n") << "no half of the third";
+    EXPECT_NE(storage_error_of([&] { file.flush(); }), "") << "it may be tried again";
+    EXPECT_EQ(read_text(path), "first line\nsecond\n");
+  }
+  file.append("fourth\n");
+  file.flush();
+  EXPECT_EQ(read_text(path), "first line\nsecond\nthird line\nfourth\n") << "room again";
+}
+
 TEST(FileWriter, MemoryStaysBoundedOnAFullDisk) {
   FileWriter file("/dev/full");
   const std::string text(1000, 'x');

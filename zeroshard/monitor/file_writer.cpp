@@ -53,6 +53,13 @@ bool ends_inside_line(const std::string& path) {
   return read && last != '\n';
 }
 
+// False where it is no file that could be cut.
+bool cut_end(int descriptor, std::size_t bytes) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  return ::ftruncate(descriptor, status.st_size - static_cast<off_t>(bytes)) == 0;
+}
+
 bool is_plain_or_new(const std::string& path) {
   std::error_code error;
   const auto type = std::filesystem::status(path, error).type();
@@ -68,7 +75,8 @@ void write_whole_file(const std::string& path, std::string_view text) {
 
 }  // namespace
 
-FileWriter::FileWriter(std::string path, FileWriterOptions options) : path_(std::move(path)) {
+FileWriter::FileWriter(std::string path, FileWriterOptions options)
+    : path_(std::move(path)), whole_lines_(options.whole_lines) {
   if (options.make_folders) make_folder_of(path_);
   const bool cut_short = options.append && options.whole_lines && ends_inside_line(path_);
   if (cut_short) pending_ = "\n";  // before the file is open: this may throw
@@ -89,11 +97,21 @@ FileWriter::FileWriter(FileWriter&& other) noexcept
     : path_(std::move(other.path_)),
       pending_(std::move(other.pending_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      was_empty_(other.was_empty_) {}
+      was_empty_(other.was_empty_),
+      whole_lines_(other.whole_lines_) {}
 
 void FileWriter::append(std::string_view text) {
   if (pending_.size() >= kPendingBytes) flush();
   pending_ += text;
+}
+
+// Of so many bytes of pending_ that are in the file: those up to a line's end, the others being
+// taken back where that is possible.
+std::size_t FileWriter::kept_of(std::size_t written) const {
+  if (!whole_lines_ || written == 0) return written;
+  const auto line_end = pending_.rfind('\n', written - 1);
+  const std::size_t whole = line_end == std::string::npos ? 0 : line_end + 1;
+  return whole < written && cut_end(descriptor_, written - whole) ? whole : written;
 }
 
 void FileWriter::flush() {
@@ -103,7 +121,7 @@ void FileWriter::flush() {
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       const int error = written < 0 ? errno : EIO;
-      pending_.erase(0, done);
+      pending_.erase(0, kept_of(done));
       throw file_error("cannot write to the file", path_, error);
     }
     done += static_cast<std::size_t>(written);

@@ -15,7 +15,9 @@ namespace zeroshard {
 struct FileWriterOptions {
   bool append = false;        // else what was in the file is lost
   bool make_folders = false;  // those above the file, where they are missing
-  bool whole_lines = false;   // when appending, first end a line that a crash cut short
+  // When appending, first end a line that a crash cut short; and where the disk is full, take back
+  // the part of a line that still went in.
+  bool whole_lines = false;
 };
 
 class FileWriter {
@@ -32,7 +34,7 @@ class FileWriter {
   void append(std::string_view text);
 
   // Hands all to the system. After an error the rest is kept, so that a later call goes on at the
-  // byte where this one stopped.
+  // byte where this one stopped; with whole_lines, at the line.
   void flush();
 
   // flush(), then closes: some file systems tell only here that the disk is full.
@@ -44,10 +46,13 @@ class FileWriter {
   bool was_empty() const noexcept { return was_empty_; }
 
  private:
+  std::size_t kept_of(std::size_t written) const;
+
   std::string path_;
   std::string pending_;
   int descriptor_ = -1;
   bool was_empty_ = true;
+  bool whole_lines_ = false;
 };
 
 // Writes all of `text` to a file beside `path`, then renames: readers see the old file or the new
