@@ -24,6 +24,7 @@ int meaning_of(int signal) {
 // without a lock are safe in a handler as well.
 std::atomic<bool> installed{false};
 std::atomic<int> stop_signal{0};
+std::atomic<std::int64_t> stop_ns{0};  // when it came; 0: none so far
 std::atomic<bool> checkpoint_wanted{false};
 std::atomic<std::int64_t> first_interrupt_ns{0};  // 0: none so far
 std::atomic<std::int64_t> window_ns{0};
@@ -52,6 +53,8 @@ extern "C" void note_signal(int signal) {
   if (signal == SIGUSR1) {
     checkpoint_wanted.store(true);
   } else {
+    std::int64_t never = 0;
+    stop_ns.compare_exchange_strong(never, monotonic_ns());
     int none = 0;
     stop_signal.compare_exchange_strong(none, meaning_of(signal));
     if (signal == SIGINT) note_interrupt();
@@ -61,6 +64,7 @@ extern "C" void note_signal(int signal) {
 
 void forget_all() {
   stop_signal.store(0);
+  stop_ns.store(0);
   checkpoint_wanted.store(false);
   first_interrupt_ns.store(0);
 }
@@ -93,8 +97,15 @@ Interrupts::~Interrupts() {
   installed.store(false);
 }
 
+int Interrupts::stop_requested() const noexcept { return stop_signal.load(); }
+
+std::optional<std::chrono::nanoseconds> Interrupts::stop_asked_for() const noexcept {
+  if (stop_signal.load() == 0) return std::nullopt;
+  return std::chrono::nanoseconds(monotonic_ns() - stop_ns.load());
+}
+
 int Interrupts::requested() noexcept {
-  if (const int signal = stop_signal.load()) return signal;
+  if (const int signal = stop_requested()) return signal;
   return checkpoint_wanted.exchange(false) ? SIGUSR1 : 0;
 }
 

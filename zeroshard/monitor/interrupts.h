@@ -18,6 +18,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <string>
 
 namespace zeroshard {
@@ -36,6 +37,10 @@ class Interrupts {
   // SIGINT or SIGTERM, whichever asked first, from then on; else SIGUSR1, once for those that came
   // since the last call; else 0.
   int requested() noexcept;
+
+  // The same without SIGUSR1, from any thread; and how long ago the first of them came.
+  int stop_requested() const noexcept;
+  std::optional<std::chrono::nanoseconds> stop_asked_for() const noexcept;
 
  private:
   struct Former {
