@@ -46,6 +46,15 @@ TEST(ProgressLine, ShrinksTheBarThenDropsFields) {
   EXPECT_EQ(progress_line(state, 0), "");
 }
 
+TEST(ProgressLine, SkippedStepsAreTheLastToGo) {
+  ProgressState state = full_state();
+  state.skipped = 3;
+  EXPECT_EQ(progress_text(state),
+            "step 120/1000, loss 3.1416, perplexity 23.14, lr 0.00025, 3 skipped, 12.3 K tokens/s, "
+            "3.00 GiB, 2 min 05 s left");
+  EXPECT_EQ(progress_line(state, 20), "120/1000  3 skipped");
+}
+
 TEST(ProgressLine, FitsEveryWidth) {
   ProgressState state = full_state();
   for (const std::int64_t step : {0, 1, 500, 999, 1000, 1200}) {

@@ -33,6 +33,7 @@ ProgressState Progress::state_of(const ProgressUpdate& update) const {
                       .loss = update.loss,
                       .perplexity = update.perplexity,
                       .learning_rate = update.learning_rate,
+                      .skipped = update.skipped,
                       .memory_bytes = update.memory_bytes,
                       .left = step_time_.left(options_.total_steps)};
   const auto seconds = step_time_.seconds();

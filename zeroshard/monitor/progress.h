@@ -31,6 +31,7 @@ struct ProgressUpdate {
   std::optional<double> loss;
   std::optional<double> perplexity;
   std::optional<double> learning_rate;
+  std::int64_t skipped = 0;  // steps so far that changed nothing
   std::optional<double> tokens_per_step;
   std::optional<std::int64_t> memory_bytes;
 };

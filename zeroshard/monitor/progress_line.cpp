@@ -34,6 +34,7 @@ std::vector<Field> fields_of(const ProgressState& state, std::string_view perple
     fields.push_back({fmt::format("{} {:.4g}", perplexity, *state.perplexity), 4});
   }
   if (state.learning_rate) fields.push_back({fmt::format("lr {:.3g}", *state.learning_rate), 3});
+  if (state.skipped > 0) fields.push_back({fmt::format("{} skipped", state.skipped), 7});
   if (state.tokens_per_second && std::isfinite(*state.tokens_per_second)) {
     const auto tokens = static_cast<std::int64_t>(std::clamp(*state.tokens_per_second, 0.0, 1e18));
     fields.push_back({human_count(tokens) + " tokens/s", 2});

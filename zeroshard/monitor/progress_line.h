@@ -16,6 +16,7 @@ struct ProgressState {
   std::optional<double> loss;
   std::optional<double> perplexity;
   std::optional<double> learning_rate;
+  std::int64_t skipped = 0;  // steps; 0 is not shown
   std::optional<double> tokens_per_second;
   std::optional<std::int64_t> memory_bytes;
   std::optional<std::chrono::milliseconds> left;
