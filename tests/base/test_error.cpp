@@ -54,6 +54,8 @@ TEST(Error, TorchsStackTracesAreNotShown) {
       "sizes differ\nException raised from add at a.cpp:7 (most recent call first):\nframe #0"));
   EXPECT_EQ(message_of(thrown), "sizes differ");
   EXPECT_EQ(message_of(std::make_exception_ptr(std::runtime_error("two\nlines"))), "two\nlines");
+  const std::runtime_error frames("no memory\nframe #0: c10::alloc_cpu\nframe #1: main\n");
+  EXPECT_EQ(message_of(std::make_exception_ptr(frames)), "no memory");
 }
 
 }  // namespace

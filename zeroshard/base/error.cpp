@@ -1,5 +1,6 @@
 #include "zeroshard/base/error.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace zeroshard {
@@ -21,7 +22,8 @@ std::string message_of(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const std::exception& known) {
     const std::string text = known.what();
-    return text.substr(0, text.find("\nException raised from "));
+    const auto trace = std::min(text.find("\nException raised from "), text.find("\nframe #"));
+    return text.substr(0, trace);
   } catch (...) {
     return "an exception of unknown type";
   }
