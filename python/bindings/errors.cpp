@@ -10,9 +10,9 @@
 namespace zeroshard::python {
 namespace {
 
-PyObject* make_type(py::module_& module, const char* name, PyObject* base) {
+PyObject* make_type(py::module_& module, const char* name, const py::tuple& bases) {
   const std::string full = std::string("zeroshard.") + name;
-  PyObject* const type = PyErr_NewException(full.c_str(), base, nullptr);
+  PyObject* const type = PyErr_NewException(full.c_str(), bases.ptr(), nullptr);
   module.attr(name) = py::reinterpret_borrow<py::object>(type);
   return type;
 }
@@ -52,11 +52,15 @@ void translate(std::exception_ptr raised) {
 }  // namespace
 
 void bind_errors(py::module_& module) {
-  types.base = make_type(module, "Error", PyExc_RuntimeError);
-  types.config = make_type(module, "ConfigError", types.base);
-  types.comm = make_type(module, "CommError", types.base);
-  types.storage = make_type(module, "StorageError", types.base);
-  types.state = make_type(module, "StateError", types.base);
+  const auto of = [](PyObject* type) { return py::reinterpret_borrow<py::object>(type); };
+  types.base = make_type(module, "Error", py::make_tuple(of(PyExc_RuntimeError)));
+  const py::object base = of(types.base);
+  types.comm = make_type(module, "CommError", py::make_tuple(base));
+  // DeepSpeed asserts, or raises a ValueError, where these are raised; its users catch that.
+  const py::tuple caught = py::make_tuple(base, of(PyExc_ValueError), of(PyExc_AssertionError));
+  types.config = make_type(module, "ConfigError", caught);
+  types.storage = make_type(module, "StorageError", caught);
+  types.state = make_type(module, "StateError", caught);
   py::register_exception_translator(&translate);
 }
 

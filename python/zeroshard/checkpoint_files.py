@@ -100,11 +100,12 @@ def opened(path: Path) -> Any:
 def read_state(folder: Path) -> dict[str, Any]:
     try:
         state = json.loads((folder / STATE).read_text())
-        if state.get("format") != FORMAT:
-            raise StorageError(f"[storage] the checkpoint is of an unknown format: {folder}; it needs another ZeroShard")
-        return {key: decode(value) for key, value in state.items()}
+        decoded = {key: decode(value) for key, value in state.items()} if state.get("format") == FORMAT else None
     except (OSError, ValueError) as error:
         raise _not_readable(folder / STATE, error) from None
+    if decoded is None:
+        raise StorageError(f"[storage] the checkpoint is of an unknown format: {folder}; it needs another ZeroShard")
+    return decoded
 
 
 def read_latest(folder: Path) -> str | None:

@@ -76,6 +76,11 @@ class EngineFacts(EngineParts):
     def steps_per_print(self) -> int | None:
         return self.configuration.parsed.steps_per_print
 
+    def log_level(self) -> str | None:
+        """As the configuration says it, in small letters. None where it does not."""
+        said = self.configuration.values.get("log_level")
+        return None if said in (None, "auto") else said.lower()
+
     def wall_clock_breakdown(self) -> bool:
         return self.configuration.parsed.wall_clock_breakdown
 

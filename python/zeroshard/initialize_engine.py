@@ -43,6 +43,7 @@ def initialize(
     if model is None:
         raise ConfigError("[engine] no model was given; pass model=")
     given = _one_config(args, config, config_params)
+    _refuse_schedule_of_another(lr_scheduler, optimizer)
     destroy_engine_of(model)
     distributed.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
     with suspended():
@@ -59,13 +60,22 @@ def initialize(
 
 
 def _one_config(args: Any, config: Any, config_params: Any) -> Any:
-    of_args = getattr(args, "deepspeed_config", None)
-    given = [each for each in (config, config_params, of_args) if each is not None]
+    of_args = [getattr(args, name, None) for name in ("deepspeed_config", "deepscale_config")]  # of which the second is old
+    given = [each for each in (config, config_params, *of_args) if each is not None]
     if not given:
         raise ConfigError("[config] no configuration was given; pass config= (a path or a dictionary), or --deepspeed_config")
     if len(given) > 1 and any(each is not given[0] for each in given[1:]):
         raise ConfigError("[config] several configurations were given; pass one of config=, config_params=, --deepspeed_config")
     return given[0]
+
+
+def _refuse_schedule_of_another(scheduler: Any, optimizer: Any) -> None:
+    """It would set rates that nobody reads."""
+    if isinstance(scheduler, torch.optim.lr_scheduler.LRScheduler) and not isinstance(optimizer, torch.optim.Optimizer):
+        raise ConfigError(
+            f"[engine] a {type(scheduler).__name__} was given without the optimizer whose rates it sets; "
+            "pass optimizer= as well, or a function that makes the scheduler of an optimizer"
+        )
 
 
 def _make_scheduler(engine: Engine, given: Any) -> Any:

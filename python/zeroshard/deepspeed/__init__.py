@@ -9,7 +9,7 @@ sentence: at the call if DeepSpeed has it (_absent_names.py), at the import othe
 """
 from . import _absent
 from ._lazy import lazy
-from .version import __version__, __version_major__, __version_minor__, __version_patch__
+from .version import __git_branch__, __git_hash__, __version__, __version_major__, __version_minor__, __version_patch__
 
 _absent.install_finder()
 
@@ -17,6 +17,7 @@ _HERE = __name__
 __getattr__, __dir__ = lazy(__name__, {
     "initialize": f"{_HERE}._initialize",
     "init_distributed": "zeroshard.distributed",
+    "DeepSpeedConfigError": "zeroshard.errors:ConfigError",
     "DeepSpeedEngine": "zeroshard:Engine",
     "DeepSpeedOptimizer": "zeroshard.optimizer:ZeroOptimizer",
     "add_config_arguments": f"{_HERE}.arguments",
@@ -26,4 +27,5 @@ __getattr__, __dir__ = lazy(__name__, {
     "log_dist": f"{_HERE}.utils.logging",
     "logger": f"{_HERE}.utils.logging",
     "OnDevice": f"{_HERE}.utils.init_on_device",
-}, ("accelerator", "checkpoint", "checkpointing", "comm", "launcher", "ops", "runtime", "utils", "zero"))
+}, ("accelerator", "checkpoint", "checkpointing", "comm", "git_version_info", "launcher", "monitor", "ops", "runtime", "utils",
+    "zero"))

@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn, Sequence
 
-from ._absent_names import NEAREST
+from ._absent_names import EXCEPTIONS, NEAREST
 
 ROOT = __package__  # zeroshard.deepspeed
 WHAT_WE_ARE = "which is ZeRO stages 0 to 3 in data-parallel ranks"
@@ -60,9 +60,16 @@ def absent(name: str) -> AbsentType:
                                                     "__doc__": sentence(f"deepspeed.{name}", NEAREST[name])})
 
 
+@lru_cache(maxsize=None)
+def absent_exception(name: str) -> type[Exception]:
+    """A type of its own, for `except`: Python takes no other kind of class there."""
+    return type(name.rpartition(".")[2], (Exception,), {
+        "__module__": ROOT, "__doc__": sentence(f"deepspeed.{name}", EXCEPTIONS[name])})
+
+
 def is_absent_module(name: str) -> bool:
     """Whether the table has names inside a module of this name."""
-    return any(known.startswith(name + ".") for known in NEAREST)
+    return any(known.startswith(name + ".") for known in (*NEAREST, *EXCEPTIONS))
 
 
 def below_root(module: str) -> str:
@@ -75,6 +82,8 @@ def attribute(module: str, name: str) -> Any:
     full = ".".join(filter(None, (below_root(module), name)))
     if full in NEAREST:
         return absent(full)
+    if full in EXCEPTIONS:
+        return absent_exception(full)
     if is_absent_module(full):
         return import_module(f"{ROOT}.{full}")
     raise NameNotThere(unknown(module, name), name=name, obj=sys.modules.get(module))
@@ -109,7 +118,8 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
         module.__doc__ = f"Part of DeepSpeed and not of ZeroShard, {WHAT_WE_ARE}."
         prefix = below_root(module.__name__) + "."
-        names = {name[len(prefix):].partition(".")[0] for name in NEAREST if name.startswith(prefix)}
+        names = {name[len(prefix):].partition(".")[0] for name in (*NEAREST, *EXCEPTIONS)
+                 if name.startswith(prefix)}
         module.__getattr__, _ = lazy(module.__name__)
         module.__dir__ = lambda: sorted(names)
 

@@ -2,6 +2,8 @@
 
 These names can be imported, and used in isinstance(); calling one says what is written here. A
 module is here if a name in it is. Names that are nowhere at all cannot be imported.
+
+EXCEPTIONS are types that nothing here raises: they can be caught, and raised by a script itself.
 """
 
 _STAGE_3 = "a plain nn.Module at stage 3, whose layers are spread over all ranks"
@@ -17,6 +19,11 @@ _CONFIG = "engine.config, and the command `zeroshard config explain`"
 _CAST = "weights in bf16, and the export of a checkpoint to another tool"
 _TIMERS = "the config's wall_clock_breakdown"
 _FLOPS = "torch.utils.flop_counter.FlopCounterMode"
+_OTHER_SERVICES = "deepspeed.monitor.csv_monitor.csvMonitor and TensorBoardMonitor, or that service's own package"
+_RUNS = "the commands `zeroshard run` and `zs-deepspeed`, which start the ranks of all hosts"
+_KERNELS = "the kernels come compiled with the package; deepspeed.ops.adam and its neighbours use them"
+_NO_QUANTS = "reduce_scatter_coalesced beside it, whose numbers are not rounded"
+_HOOKS = "engine.module, whose parameters are gathered by hooks of ours"
 _MODEL_PARALLEL = "there are data-parallel ranks only: deepspeed.comm"
 
 NEAREST = {
@@ -91,23 +98,45 @@ NEAREST = {
     "linear.QuantizationConfig": _CAST,
     "compression.compress.init_compression": _CAST,
     "compression.compress.redundancy_clean": _CAST,
+    "ops.op_builder.builder.OpBuilder": _KERNELS,
+    "ops.op_builder.builder.CUDAOpBuilder": _KERNELS,
+    "runtime.zero.parameter_offload.DeepSpeedZeRoOffload": _HOOKS,
+    "runtime.zero.partitioned_param_coordinator.PartitionedParameterCoordinator": _HOOKS,
+    "runtime.comm.coalesced_collectives.all_to_all_quant_reduce": _NO_QUANTS,
+    "runtime.comm.coalesced_collectives.all_to_all_loco_quant_reduce": _NO_QUANTS,
     # Around the engine.
     "DeepSpeedConfig": _CONFIG,
-    "DeepSpeedConfigError": "zeroshard.errors.ConfigError",
     "runtime.config.DeepSpeedConfig": _CONFIG,
-    "runtime.config.DeepSpeedConfigError": "zeroshard.errors.ConfigError",
     "runtime.config_utils.DeepSpeedConfigModel": _CONFIG,
     "autotuning.Autotuner": _PLAN,
     "autotuning.autotuner.Autotuner": _PLAN,
     "elasticity.compute_elastic_config": _ELASTIC,
     "elasticity.DSElasticAgent": _ELASTIC,
-    "monitor.monitor.MonitorMaster": "the config's tensorboard and csv_monitor sections",
+    "monitor.wandb.WandbMonitor": _OTHER_SERVICES,
+    "monitor.comet.CometMonitor": _OTHER_SERVICES,
     "profiling.flops_profiler.FlopsProfiler": _FLOPS,
     "profiling.flops_profiler.get_model_profile": _FLOPS,
     "utils.timer.SynchronizedWallClockTimer": _TIMERS,
     "utils.timer.ThroughputTimer": _TIMERS,
+    "utils.comms_logging.CommsLogger": _TIMERS,
+    "utils.numa.get_numactl_cmd": "zs-deepspeed --bind_cores_to_rank, which needs no numactl",
     "comm.log_summary": _TIMERS,
+    "launcher.launch.main": _RUNS,
+    **{f"launcher.multinode_runner.{name}": _RUNS for name in (
+        "MultiNodeRunner", "PDSHRunner", "OpenMPIRunner", "MPICHRunner", "IMPIRunner", "SlurmRunner", "MVAPICHRunner")},
     "checkpoint.DeepSpeedCheckpoint": _ELASTIC,
     "checkpoint.ds_to_universal.main": _ELASTIC,
     "runtime.rollout.HybridEngineRollout": "deepspeed.zero.unwrap_model_for_generation",
+}
+
+# As NEAREST: why nothing raises it, and what to catch.
+EXCEPTIONS = {
+    **{f"elasticity.{name}": _ELASTIC for name in (
+        "ElasticityError", "ElasticityConfigError", "ElasticityIncompatibleWorldSize", "config.ElasticityError",
+        "config.ElasticityConfigError", "config.ElasticityIncompatibleWorldSize")},
+    "inference.v2.scheduling_utils.SchedulingError": _SERVE,
+    "ops.op_builder.builder.CUDAMismatchException": _KERNELS,
+    "ops.op_builder.builder.MissingCUDAException": _KERNELS,
+    "runtime.pipe.module.PipelineError": _STAGE_3,
+    "utils.exceptions.DeprecatedException": "Python's DeprecationWarning",
 }

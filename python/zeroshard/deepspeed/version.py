@@ -7,3 +7,4 @@ accelerate takes sequence parallelism for granted. _dropin's metadata has the sa
 __version__ = "0.18.1"
 __version_major__, __version_minor__, __version_patch__ = (int(part) for part in __version__.split("."))
 version = __version__
+__git_hash__ = __git_branch__ = "[none]"  # as DeepSpeed says it where it was not built from a repository
