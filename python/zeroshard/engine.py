@@ -85,6 +85,7 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # the process group may be the user's
         self._freeze_what_is_not_trained()
+        self._mark_leaf_modules()
         self.units = find_units(self.module)
         self.places = {
             id(parameter): (number, index)

@@ -10,6 +10,7 @@ from zeroshard.agreement import of_all_ranks
 from zeroshard.engine_parts import EngineParts
 from zeroshard.errors import ConfigError
 from zeroshard.gather import EngineHome
+from zeroshard.leaf_modules import apply_zero_leaf_module_config
 from zeroshard.optimizer import ShardSteps, kernel_of
 from zeroshard.parameter_groups import group_of_parameter
 from zeroshard.sharded_parameter import ShardHome, describe_whole, make_plain, make_sharded
@@ -30,6 +31,11 @@ class EngineSetup(EngineParts):
                 self._frozen_here.append(parameter)
         if self._frozen_here:
             self.say(f"{len(self._frozen_here)} parameters are in no parameter group and stay as they are")
+
+    def _mark_leaf_modules(self) -> None:
+        """What the configuration names, beside what the user has marked himself."""
+        section = self.configuration.section("zero_optimization")
+        apply_zero_leaf_module_config(self.module, section.get("leaf_module") if isinstance(section, dict) else None)
 
     def _meet_other_ranks(self) -> None:
         """Ranks that have built different models would wait for each other; here all of them say so. And

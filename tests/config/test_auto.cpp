@@ -133,9 +133,7 @@ TEST(Auto, IsSilentForEveryKeyButTheTypes) {
         any_schedule ? key_table().kind_names("scheduler", true) : key.only_for;
     for (const auto& kind : kinds.empty() ? std::vector<std::string>{""} : kinds) {
       const std::string text = file_with(key, kind, "\"auto\"");
-      // The first stands without its type here, the second's section is reported as a whole.
-      const bool reported = key.path == "optimizer.legacy_fusion" ||
-                            parent_of(key.path) == "zero_optimization.leaf_module";
+      const bool reported = key.path == "optimizer.legacy_fusion";  // without its type here
       EXPECT_EQ(problems_of(text).empty(), !reported) << text;
       const ReadResult read = read_config(text);
       ASSERT_TRUE(read.provenance.contains(key.path)) << text;

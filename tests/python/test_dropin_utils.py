@@ -51,25 +51,6 @@ def test_estimates_of_a_model_count_tied_weights_once(capsys):
     assert "4M total params, 2M largest layer params" in lines[2] and len(lines) == 3 + 1 + 6
 
 
-class Experts(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.experts = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(3))
-
-
-def test_leaf_modules():
-    utils = deepspeed.utils
-    model = torch.nn.Sequential(Experts(), torch.nn.Linear(2, 2), Experts())
-    assert utils.set_z3_leaf_modules(model, [Experts]) == [model[0], model[2]] == utils.get_z3_leaf_modules(model)
-    assert model[0]._z3_leaf and utils.z3_leaf_module(model[2]) and not utils.z3_leaf_module(model[1])
-    assert utils.unset_z3_leaf_modules(model, ["Experts"]) and utils.get_z3_leaf_modules(model) == []
-    assert utils.set_z3_leaf_modules_by_name(model, ["0.experts"]) == [model[0].experts]
-    assert utils.set_z3_leaf_modules_by_suffix(model, ["experts"]) == [model[0].experts, model[2].experts]
-    assert utils.set_z3_leaf_modules(model, [torch.nn.Conv1d], raise_if_not_found=False) == []
-    with pytest.raises(ValueError, match=r"\[deepspeed\] no module of the model is one of .*; it has Experts, Linear"):
-        utils.set_z3_leaf_modules(model, ["Expert"])
-
-
 def test_clones_hold_no_more_than_themselves():
     flat = torch.arange(100.0)
     state = OrderedDict(a=flat[:10].requires_grad_(), nested={"b": [flat[10:12], 3]}, c=("text", None))

@@ -1,4 +1,7 @@
 // zero_optimization, but for its offload sections.
+#include <string>
+#include <utility>
+
 #include "zeroshard/config/key_table.h"
 
 namespace zeroshard::config {
@@ -141,16 +144,19 @@ void add_zeropp(KeyTable& table) {
                           .harmless = {"false"}}));
 }
 
+// The Python package marks them; a model of `zeroshard train` has none to choose among.
 void add_leaf_module(KeyTable& table) {
   table.add(Section{.path = "zero_optimization.leaf_module",
-                    .meaning = "modules gathered as one",
-                    .unknown_keys = UnknownKeys::refused,
-                    .effect = Effect::no_effect,
-                    .instead = "units are found from the model"});
-  for (const char* name : {"classes", "names", "name_suffixes"}) {
+                    .meaning = "modules that a Python model's stage 3 gathers as one",
+                    .unknown_keys = UnknownKeys::refused});
+  const std::pair<const char*, const char*> keys[] = {
+      {"classes", "by the names of their classes, qualified or not"},
+      {"names", "by their names in the model"},
+      {"name_suffixes", "by the ends of their names"}};
+  for (const auto& [name, meaning] : keys) {
     table.add(absent<Anything>(std::string("zero_optimization.leaf_module.") + name,
-                               std::string("modules by ") + name,
-                               {.effect = Effect::detail, .default_value = "[]"}));
+                               std::string("modules gathered as one, ") + meaning,
+                               {.effect = Effect::supported, .default_value = "[]"}));
   }
 }
 
