@@ -100,6 +100,29 @@ def test_writes_what_huggingface_reads(checkpoint, tmp_path, safe):
     assert torch.equal(load(file)["a.bias"], weights()["a.bias"])
 
 
+@pytest.mark.parametrize("limit", ["5GB", "60B"])
+def test_tied_weights_are_one_tensor(checkpoint, tmp_path, limit):
+    out = tmp_path / "out"
+    zero_to_fp32.convert_zero_checkpoint_to_fp32_state_dict(checkpoint, out, limit)
+    files = [torch.load(path) for path in out.glob("*.bin")]
+    both = next(file for file in files if "tied.weight" in file)
+    assert both["tied.weight"].data_ptr() == both["a.weight"].data_ptr() and torch.equal(both["a.weight"], weights()["a.weight"])
+    index = out / "pytorch_model.bin.index.json"
+    numel = sum(tensor.numel() for tensor in weights().values()) + 1  # with the counter, and the tied one once
+    assert len(files) == 1 or json.loads(index.read_text())["metadata"]["total_size"] == 4 * numel
+
+
+def test_safetensors_has_tied_weights_by_the_first_name(checkpoint, tmp_path):
+    from safetensors import safe_open
+
+    out = tmp_path / "out"
+    zero_to_fp32.convert_zero_checkpoint_to_fp32_state_dict(checkpoint, out, "60B", safe_serialization=True)
+    where = json.loads((out / "model.safetensors.index.json").read_text())["weight_map"]
+    assert set(where) == {*weights(), "counter"}
+    with safe_open(out / where["a.weight"], "pt") as file:
+        assert "tied.weight" not in file.keys() and file.metadata() == {"format": "pt", "tied.weight": "a.weight"}
+
+
 def test_one_file_where_all_fits(checkpoint, tmp_path):
     zero_to_fp32.convert_zero_checkpoint_to_fp32_state_dict(checkpoint, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["pytorch_model.bin"]

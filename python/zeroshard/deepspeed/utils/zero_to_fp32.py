@@ -73,36 +73,48 @@ def convert_zero_checkpoint_to_fp32_state_dict(
     where: dict[str, str] = {}
     for number, shard in enumerate(shards, start=1):
         file = f"{stem}-{number:05d}-of-{len(shards):05d}.{ending}"
-        save(shard, folder / file)
-        where.update(dict.fromkeys(shard, file))
-    total = sum(tensor.nbytes for tensor in weights.values())
+        where.update(dict.fromkeys(save(shard, folder / file), file))
+    total = sum(tensor.nbytes for shard in shards for tensor in {id(each): each for each in shard.values()}.values())
     index = {"metadata": {"total_size": total}, "weight_map": where}
     (folder / f"{name}.index.json").write_text(json.dumps(index, indent=2) + "\n")
 
 
 def split(weights: dict[str, "torch.Tensor"], limit: float) -> list[dict[str, "torch.Tensor"]]:
-    """In order, each part as large as the limit lets it be, and one tensor at least."""
+    """In order, each part as large as the limit lets it be, and one tensor at least. Tied weights are one tensor, which
+    counts once and stays in one part."""
     shards: list[dict[str, Any]] = [{}]
+    home: dict[int, dict[str, Any]] = {}  # by tensor
     size = 0
     for name, tensor in weights.items():
-        if shards[-1] and size + tensor.nbytes > limit:
-            shards.append({})
-            size = 0
-        shards[-1][name] = tensor
-        size += tensor.nbytes
+        if id(tensor) not in home:
+            if shards[-1] and size + tensor.nbytes > limit:
+                shards.append({})
+                size = 0
+            size += tensor.nbytes
+            home[id(tensor)] = shards[-1]
+        home[id(tensor)][name] = tensor
     return shards
 
 
-def save(weights: dict[str, "torch.Tensor"], path: Path) -> None:
-    """Tensors may be views of larger ones, and two names one tensor; a file has them apart."""
+def save(weights: dict[str, "torch.Tensor"], path: Path) -> list[str]:
+    """Tensors may be views of larger ones: a file has them alone. Tied weights are one tensor in it: torch's format has it
+    by each name; safetensors by the first, and the other names in its metadata, as its own save_model writes them.
+    Returns the names that can be read from it."""
+    first: dict[int, str] = {}
+    for name, tensor in weights.items():
+        first.setdefault(id(tensor), name)
+    copies = {name: weights[name].clone() for name in first.values()}
+    tied = {name: first[id(tensor)] for name, tensor in weights.items()}
     if path.suffix == ".safetensors":
         from safetensors.torch import save_file
 
-        save_file({name: tensor.clone() for name, tensor in weights.items()}, path, metadata={"format": "pt"})
-    else:
-        import torch
+        others = {name: other for name, other in tied.items() if name != other}
+        save_file(copies, path, metadata={"format": "pt", **others})
+        return list(copies)
+    import torch
 
-        torch.save({name: tensor.clone() for name, tensor in weights.items()}, path)
+    torch.save({name: copies[other] for name, other in tied.items()}, path)
+    return list(tied)
 
 
 def bytes_in(size: str | int | None) -> float:
