@@ -1,4 +1,4 @@
-"""`zs-deepspeed`: the deepspeed command for ZeroShard. Also `python -m zeroshard.launcher`."""
+"""`zs-deepspeed`: the deepspeed command for ZeroShard. Also `python -m zeroshard.launcher`, and this file."""
 from __future__ import annotations
 
 import argparse
@@ -121,3 +121,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except RunError as error:
         print(f"[launcher] {error}", file=sys.stderr)
         return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

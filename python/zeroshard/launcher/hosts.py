@@ -41,9 +41,10 @@ def parse_filter(text: str) -> dict[str, list[int] | None]:
         host, colon, devices = part.strip().partition(":")
         if not host or (colon and not re.fullmatch(r"\d+(,\d+)*", devices.strip())):
             raise RunError(f"not a choice of hosts: {text}; write it as host1@host2:0,2")
-        if host in chosen:
-            raise RunError(f"{host} is chosen twice: {text}; list its devices once, as {host}:0,1")
-        chosen[host] = sorted({int(device) for device in devices.split(",")}) if colon else None
+        if colon:  # a host may come several times
+            chosen[host] = sorted({int(device) for device in devices.split(",")} | set(chosen.get(host) or ()))
+        else:
+            chosen.setdefault(host, None)
     return chosen
 
 
@@ -56,8 +57,8 @@ def check_filter(hosts: Devices, chosen: Mapping[str, list[int] | None]) -> None
                 raise RunError(f"{host} has no device {device}; it has {len(hosts[host])}, from 0")
 
 
-def choose(hosts: Devices, include: str = "", exclude: str = "") -> Devices:
-    """The hosts and devices that are left. Hosts without any device are left out."""
+def left_of(hosts: Devices, include: str = "", exclude: str = "") -> Devices:
+    """The hosts and devices that are left, perhaps none. Hosts without any device are left out."""
     if include and exclude:
         raise RunError("--include and --exclude at once; one of them says it all")
     chosen = parse_filter(include or exclude) if include or exclude else {}
@@ -69,7 +70,12 @@ def choose(hosts: Devices, include: str = "", exclude: str = "") -> Devices:
         else:
             without = chosen.get(host, [])
             left[host] = [] if without is None else [d for d in devices if d not in without]
-    left = {host: devices for host, devices in left.items() if devices}
+    return {host: devices for host, devices in left.items() if devices}
+
+
+def choose(hosts: Devices, include: str = "", exclude: str = "") -> Devices:
+    """The same to run on."""
+    left = left_of(hosts, include, exclude)
     if not left:
         raise RunError("no device is left to run on; see --include, --exclude and the hostfile")
     return left

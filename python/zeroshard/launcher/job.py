@@ -20,7 +20,7 @@ OUTER_LAUNCHER = ("OMPI_COMM_WORLD_", "PMIX_", "TORCHELASTIC_", "SLURM_PROCID", 
                   "SLURM_STEP_NUM_TASKS")
 
 
-class RunError(Exception):
+class RunError(ValueError):
     """A mistake of the user's: one sentence and exit code 2."""
 
 
