@@ -127,3 +127,8 @@ def get_accelerator() -> Accelerator:
 
     name = "cuda" if torch.cuda.is_available() and not wants_cpu() else "cpu"
     return Accelerator(name, torch.cuda if name == "cuda" else torch.cpu)
+
+
+def is_current_accelerator_supported() -> bool:
+    """Always: it is chosen among those that are."""
+    return get_accelerator().device_name() in ("cuda", "cpu")

@@ -14,7 +14,10 @@ _TORCHS = ("ReduceOp", "all_gather", "all_gather_into_tensor", "all_gather_objec
            "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "send")
 _OWN = {"init_distributed": "zeroshard.distributed", "initialize_mesh_device": "torch.distributed:init_device_mesh",
         "get_all_ranks_from_group": "torch.distributed:get_process_group_ranks",
-        "inference_all_reduce": "torch.distributed:all_reduce"}
+        "inference_all_reduce": "torch.distributed:all_reduce",
+        "ProcessGroup": "torch.distributed:ProcessGroup",
+        "allgather_fn": "torch.distributed:all_gather_into_tensor",
+        "reduce_scatter_fn": "torch.distributed:reduce_scatter_tensor"}
 
 __getattr__, __dir__ = lazy(__name__, _OWN | {name: f"torch.distributed:{name}" for name in _TORCHS})
 
@@ -51,3 +54,11 @@ def get_world_group() -> Any:
     import torch.distributed
 
     return torch.distributed.group.WORLD
+
+
+def _yes() -> bool:
+    return True
+
+
+# torch has had these for long.
+has_all_gather_into_tensor = has_reduce_scatter_tensor = has_coalescing_manager = _yes

@@ -1,7 +1,7 @@
 """deepspeed.ops. Nothing is compiled at the user's: the kernels come with the package."""
 from .._lazy import lazy
 
-__getattr__, __dir__ = lazy(__name__, {}, ("adagrad", "adam", "aio", "lion"))
+__getattr__, __dir__ = lazy(__name__, {}, ("adagrad", "adam", "aio", "lion", "op_builder"))
 
 # Which of DeepSpeed's operators there are, by the names of their builders.
 __compatible_ops__ = {"cpu_adam": True, "cpu_adagrad": True, "cpu_lion": True, "fused_adam": True,

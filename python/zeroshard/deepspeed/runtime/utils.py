@@ -1,11 +1,13 @@
 """deepspeed.runtime.utils, as far as scripts use it."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterable
 
 from .._lazy import lazy
 
-__getattr__, __dir__ = lazy(__name__, {"clip_grad_norm_": "torch.nn.utils"})
+__getattr__, __dir__ = lazy(__name__, {"clip_grad_norm_": "torch.nn.utils", **{
+    name: "zeroshard.deepspeed.runtime.partitions" for name in (
+        "PartitionedTensor", "partition_balanced", "partition_uniform", "prefix_sum_inc")}})
 
 
 def move_to_device(item: Any, device: Any, criterion_func: Any = None) -> Any:
@@ -27,3 +29,35 @@ def see_memory_usage(message: str, force: bool = False, ranks: Any = (0,)) -> No
     accelerator = get_accelerator()
     held, most = (call() / 2**30 for call in (accelerator.memory_allocated, accelerator.max_memory_allocated))
     log_dist(f"{message}: {held:.2f} GiB of device memory, at most {most:.2f} GiB so far", ranks=ranks)
+
+
+def call_to_str(base: str, *args: Any, **kwargs: Any) -> str:
+    """`name(1, 'two', key=3)`."""
+    words = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
+    return f"{base}({', '.join(words)})"
+
+
+def set_random_seed(seed: int) -> None:
+    """Of Python, numpy and torch."""
+    import random
+
+    import numpy
+    import torch
+
+    for seeded in (random.seed, numpy.random.seed, torch.manual_seed):
+        seeded(seed)
+
+
+def ensure_directory_exists(filename: str) -> None:
+    """The folder that a file is to be in."""
+    from pathlib import Path
+
+    Path(filename).parent.mkdir(parents=True, exist_ok=True)
+
+
+def get_only_unique_item(items: Iterable[Any]) -> Any:
+    """What all of them are."""
+    found = set(items)
+    if len(found) != 1:
+        raise RuntimeError(f"[deepspeed] items are not all one: {sorted(map(str, found))}; pass equal ones")
+    return found.pop()

@@ -12,8 +12,10 @@ __getattr__, __dir__ = lazy(__name__, {
     "register_external_parameter": _PARTITION,
     "unwrap_model_for_generation": f"{__name__}.generation",
     "ZeroStageEnum": f"{__name__}.config",
+    "DeepSpeedZeroConfig": f"{__name__}.config",
     **{name: _ESTIMATORS for name in (
         "estimate_zero2_model_states_mem_needs", "estimate_zero2_model_states_mem_needs_all_cold",
         "estimate_zero2_model_states_mem_needs_all_live", "estimate_zero3_model_states_mem_needs",
         "estimate_zero3_model_states_mem_needs_all_cold", "estimate_zero3_model_states_mem_needs_all_live")},
-}, ("config", "generation", "memory_estimators", "partition_parameters", "stage3", "stage_1_and_2"))
+}, ("config", "generation", "leaf_module_config", "linear", "memory_estimators", "offload_config", "partition_parameters",
+    "stage3", "stage_1_and_2", "utils"))

@@ -1,0 +1,4 @@
+"""deepspeed.runtime.comm."""
+from ..._lazy import lazy
+
+__getattr__, __dir__ = lazy(__name__, {}, ("coalesced_collectives",))

@@ -1,0 +1,75 @@
+"""deepspeed.runtime.constants: the keys of a configuration, and DeepSpeed's defaults where scripts compare with them.
+
+Keys of features that are not here have no name here either; what is left out cannot be imported.
+"""
+from .._lazy import lazy
+
+__getattr__, __dir__ = lazy(__name__)
+
+ROUTE_TRAIN, ROUTE_EVAL, ROUTE_PREDICT, ROUTE_ENCODE = "train", "eval", "predict", "encode"
+
+TRAIN_BATCH_SIZE, TRAIN_BATCH_SIZE_DEFAULT = "train_batch_size", None
+TRAIN_MICRO_BATCH_SIZE_PER_GPU, TRAIN_MICRO_BATCH_SIZE_PER_GPU_DEFAULT = "train_micro_batch_size_per_gpu", None
+GRADIENT_ACCUMULATION_STEPS, GRADIENT_ACCUMULATION_STEPS_DEFAULT = "gradient_accumulation_steps", None
+MANAGED_GRADIENT_ACCUMULATION, MANAGED_GRADIENT_ACCUMULATION_DEFAULT = "managed_gradient_accumulation", True
+
+TYPE, OPTIMIZER, OPTIMIZER_TYPE_DEFAULT, OPTIMIZER_PARAMS = "type", "optimizer", None, "params"
+SCHEDULER, SCHEDULER_TYPE_DEFAULT, SCHEDULER_PARAMS = "scheduler", None, "params"
+LEGACY_FUSION, LEGACY_FUSION_DEFAULT, MAX_GRAD_NORM = "legacy_fusion", False, "max_grad_norm"
+ZERO_ALLOW_UNTESTED_OPTIMIZER, ZERO_ALLOW_UNTESTED_OPTIMIZER_DEFAULT = "zero_allow_untested_optimizer", False
+ZERO_FORCE_DS_CPU_OPTIMIZER, ZERO_FORCE_DS_CPU_OPTIMIZER_DEFAULT = "zero_force_ds_cpu_optimizer", True
+STEPS_PER_PRINT, STEPS_PER_PRINT_DEFAULT = "steps_per_print", None
+LOG_LEVEL, LOG_LEVEL_DEFAULT = "log_level", None
+
+BFLOAT16, BFLOAT16_OLD = "bf16", "bfloat16"
+BFLOAT16_ENABLED, BFLOAT16_ENABLED_DEFAULT = "enabled", False
+BFLOAT16_IMMEDIATE_GRAD_UPDATE, BFLOAT16_IMMEDIATE_GRAD_UPDATE_DEFAULT = "immediate_grad_update", True
+BFLOAT16_MASTER_WEIGHTS_AND_GRADS, BFLOAT16_MASTER_WEIGHTS_AND_GRADS_DEFAULT = "bf16_master_weights_and_grads", False
+BFLOAT16_OPTIMIZER_STATES, BFLOAT16_OPTIMIZER_STATES_DEFAULT = "bf16_optimizer_states", False
+CHECK_OVERFLOW, BFLOAT16_CHECK_OVERFLOW_DEFAULT = "check_overflow", False
+FP16, FP16_ENABLED, FP16_ENABLED_DEFAULT = "fp16", "enabled", False
+FP16_LOSS_SCALE, FP16_LOSS_SCALE_DEFAULT = "loss_scale", 0
+FP16_AUTO_CAST, FP16_AUTO_CAST_DEFAULT = "auto_cast", False
+FP16_INITIAL_SCALE_POWER, FP16_INITIAL_SCALE_POWER_DEFAULT = "initial_scale_power", 16
+FP16_LOSS_SCALE_WINDOW, FP16_LOSS_SCALE_WINDOW_DEFAULT = "loss_scale_window", 1000
+FP16_HYSTERESIS, FP16_HYSTERESIS_DEFAULT = "hysteresis", 2
+FP16_CONSECUTIVE_HYSTERESIS, FP16_CONSECUTIVE_HYSTERESIS_DEFAULT = "consecutive_hysteresis", False
+FP16_MIN_LOSS_SCALE, FP16_MIN_LOSS_SCALE_DEFAULT = "min_loss_scale", 1
+FP16_MASTER_WEIGHTS_AND_GRADS, FP16_MASTER_WEIGHTS_AND_GRADS_DEFAULT = "fp16_master_weights_and_grads", False
+AMP, AMP_ENABLED, AMP_ENABLED_DEFAULT = "amp", "enabled", False
+TORCH_AUTOCAST, TORCH_AUTOCAST_ENABLED, TORCH_AUTOCAST_ENABLED_DEFAULT = "torch_autocast", "enabled", False
+TORCH_AUTOCAST_DTYPE, TORCH_AUTOCAST_LOWER_PRECISION_SAFE_MODULES = "dtype", "lower_precision_safe_modules"
+
+GRADIENT_CLIPPING, GRADIENT_CLIPPING_DEFAULT = "gradient_clipping", 1.0
+COMMUNICATION_DATA_TYPE, COMMUNICATION_DATA_TYPE_DEFAULT = "communication_data_type", None
+PRESCALE_GRADIENTS, PRESCALE_GRADIENTS_DEFAULT = "prescale_gradients", False
+GRADIENT_PREDIVIDE_FACTOR, GRADIENT_PREDIVIDE_FACTOR_DEFAULT = "gradient_predivide_factor", 1.0
+GRADIENT_ALLREDUCE_OP, GRADIENT_ALLREDUCE_OP_MEAN, GRADIENT_ALLREDUCE_OP_SUM = "gradient_allreduce_op", "mean", "sum"
+GRADIENT_ALLREDUCE_OP_DEFAULT = GRADIENT_ALLREDUCE_OP_MEAN
+SPARSE_GRADIENTS, SPARSE_GRADIENTS_DEFAULT = "sparse_gradients", False
+DISABLE_ALLGATHER, DISABLE_ALLGATHER_DEFAULT = "disable_allgather", False
+DUMP_STATE, DUMP_STATE_DEFAULT = "dump_state", False
+VOCABULARY_SIZE, VOCABULARY_SIZE_DEFAULT = "vocabulary_size", None
+WALL_CLOCK_BREAKDOWN, WALL_CLOCK_BREAKDOWN_DEFAULT = "wall_clock_breakdown", False
+MEMORY_BREAKDOWN, MEMORY_BREAKDOWN_DEFAULT = "memory_breakdown", False
+DATALOADER_DROP_LAST, DATALOADER_DROP_LAST_DEFAULT = "dataloader_drop_last", False
+
+DATA_TYPES, GRAD_ACCUM_DTYPE, GRAD_ACCUM_DTYPE_DEFAULT = "data_types", "grad_accum_dtype", None
+PARAM_DTYPE, PARAM_DTYPE_DEFAULT = "param_dtype", None
+BUFFER_DTYPE, BUFFER_DTYPE_DEFAULT = "buffer_dtype", None
+
+
+class ValidationMode:
+    """What happens where ranks give different tags."""
+
+    WARN = "WARN"
+    IGNORE = "IGNORE"
+    FAIL = "FAIL"
+
+
+CHECKPOINT, CHECKPOINT_TAG_VALIDATION = "checkpoint", "tag_validation"
+CHECKPOINT_TAG_VALIDATION_DEFAULT = ValidationMode.WARN
+CHECKPOINT_TAG_VALIDATION_MODES = [ValidationMode.WARN, ValidationMode.IGNORE, ValidationMode.FAIL]
+LOAD_UNIVERSAL_CHECKPOINT, LOAD_UNIVERSAL_CHECKPOINT_DEFAULT = "load_universal", False
+USE_NODE_LOCAL_STORAGE_CHECKPOINT, USE_NODE_LOCAL_STORAGE_CHECKPOINT_DEFAULT = "use_node_local_storage", False
+DATA_PARALLEL_GROUP, GLOBAL_RANK = "data_parallel_group", "global_rank"
