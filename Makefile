@@ -5,10 +5,10 @@ SECONDS_PER_TARGET ?= 60
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench fast build setup install uninstall format tidy fuzz docs clean
+.PHONY: help demo test test-slow test-avx2 bench fast build setup install uninstall format tidy fuzz docs clean
 
 help:  ## list these verbs
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1|/' \
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1|/' \
 	  | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 demo: setup  ## set up, build, and train a small model on two ranks (first time: about 9 minutes)
@@ -18,10 +18,13 @@ demo: setup  ## set up, build, and train a small model on two ranks (first time:
 test:  ## set up, build, and run every test but the slow ones (first time: about 30 minutes)
 	@tools/test.sh full
 
-test-slow:  ## run the tests labelled slow
+test-slow:  ## run the tests labelled slow, then all others with AVX2 alone
 	@tools/test.sh slow
 
-bench: build  ## train beside DDP, FSDP2 and DeepSpeed; the table goes to bench/results/ (BENCH_PYTHON: a Python with torch)
+test-avx2:  ## run every test but the slow ones as on a CPU without AVX-512 (part of test-slow)
+	@tools/test.sh avx2
+
+bench: build  ## train beside DDP, FSDP2 and DeepSpeed; the table goes to bench/results/ (installs the peers once: 3 GB)
 	@$(PYTHON) bench/train_vs_peers.py
 
 fast:  ## the quick set: gates, build, torch-free tests

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The same HuggingFace Trainer script under ours and under real DeepSpeed, interleaved, 2 CPU ranks.
 
-    hf_beside_deepspeed.py --deepspeed-python PYTHON [--python PYTHON] [--passes 3] [--stages 0 1 2 3] [--steps 40] [--verify]
+    hf_beside_deepspeed.py [--deepspeed-python PYTHON] [--python PYTHON] [--passes 3] [--stages 0 1 2 3] [--steps 40] [--verify]
 
-The script is shared/peers/hf_trainer.py, unchanged: it trains, and saves a checkpoint every four steps. Two times of each run:
+The script is peers/hf_trainer.py: it trains, and saves a checkpoint every four steps. Two times of each run:
 "training", as Trainer measures it, and "all", from the start of the processes to their end. --verify exits 1 if we are not ahead.
 """
 import argparse
@@ -16,22 +16,25 @@ import sys
 import tempfile
 import time
 
+from train_runs import peers_python
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "build/python"
+SCRIPT = ROOT / "bench/peers/hf_trainer.py"
 
 
-def run(python, script, stage, steps, **variables):
+def run(python, stage, steps, **variables):
     """(seconds of training, seconds in all, losses), or None where the run failed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "",
                    "PATH": f"{pathlib.Path(python).parent}:{os.environ['PATH']}", **variables}
     with tempfile.TemporaryDirectory() as folder:
-        command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script), "--stage", str(stage),
-                   "--max-steps", str(steps), "--outdir", f"{folder}/out"]
+        command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(SCRIPT), "--stage", str(stage),
+                   "--steps", str(steps), "--out", f"{folder}/out"]
         began = time.monotonic()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
         took = time.monotonic() - began
     trained = re.search(r"'train_runtime': '?([0-9.]+)", done.stdout)
-    losses = re.search(r"HF_LOSSES (.*)", done.stdout)
+    losses = re.search(r"^LOSSES (.*)", done.stdout, re.MULTILINE)
     if not trained or not losses:
         print(done.stdout[-1000:], done.stderr[-2000:], file=sys.stderr)
         return None
@@ -41,13 +44,14 @@ def run(python, script, stage, steps, **variables):
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=str(ROOT / ".venv/bin/python"))
-    parser.add_argument("--deepspeed-python", required=True, help="an interpreter that has real DeepSpeed")
-    parser.add_argument("--script", default=str(ROOT.parent / "shared/peers/hf_trainer.py"))
+    parser.add_argument("--deepspeed-python", help="an interpreter that has real DeepSpeed (bench/setup_peers.sh makes one)")
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--stages", type=int, nargs="+", default=[0, 1, 2, 3])
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--verify", action="store_true")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.deepspeed_python = options.deepspeed_python or peers_python()
+    return options
 
 
 def row(name, runs):
@@ -63,9 +67,9 @@ def main():
     ours, theirs = {}, {}
     for _ in range(options.passes):
         for stage in options.stages:
-            ours.setdefault(stage, []).append(run(options.python, options.script, stage, options.steps,
+            ours.setdefault(stage, []).append(run(options.python, stage, options.steps,
                                                   PYTHONPATH=f"{PACKAGE}/zeroshard/_dropin:{PACKAGE}"))
-            theirs.setdefault(stage, []).append(run(options.deepspeed_python, options.script, stage, options.steps))
+            theirs.setdefault(stage, []).append(run(options.deepspeed_python, stage, options.steps))
     ahead = True
     for stage in options.stages:
         mine, other = [r for r in ours[stage] if r], [r for r in theirs[stage] if r]

@@ -4,8 +4,8 @@
     python_door.py [--python PYTHON] [--deepspeed-python PYTHON] [--passes 3] [--stages 0 1 2 3] [--doors-only] [--verify]
 
 "python": python_gpt.py, which does what the C++ door's model does; "c++": `zeroshard train`. The two differ in the door alone.
-"peer": shared/peers/cpu_peers.py, whose model is another (torch's cross entropy), with our drop-in; "deepspeed": the same file
-with the real one. --verify exits 1 if the Python door is more than 5 % behind, or the peer script not ahead of DeepSpeed.
+"peer": peers/train_on_cpu.py, whose loss is torch's cross entropy, with our drop-in; "deepspeed": the same file with the real
+one. --verify exits 1 if the Python door is more than 5 % behind, or the peer script not ahead of DeepSpeed.
 """
 import argparse
 import json
@@ -20,6 +20,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 from train_cases import SHAPES, WARMUP_STEPS, write_config, write_tokens  # noqa: E402
+from train_runs import PEER  # noqa: E402
 
 SHAPE = SHAPES["A"]
 STEPS = WARMUP_STEPS + SHAPE.steps
@@ -32,11 +33,11 @@ def environment(python, **more):
             "PATH": f"{pathlib.Path(python).parent}:{os.environ['PATH']}", **more}
 
 
-def peer_ms(python, stage, peers, **variables):
-    command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(peers), "--mode", "deepspeed",
-               "--config", SHAPE.name, "--stage", str(stage), "--warmup", str(WARMUP_STEPS), "--steps", str(SHAPE.steps)]
+def peer_ms(python, stage, **variables):
+    command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(PEER), "--mode", "deepspeed",
+               "--shape", SHAPE.name, "--stage", str(stage), "--warmup", str(WARMUP_STEPS), "--steps", str(SHAPE.steps)]
     done = subprocess.run(command, env=environment(python, **variables), capture_output=True, text=True, timeout=300)
-    found = re.search(r"med_ms=([0-9.]+)", done.stdout)
+    found = re.search(r"median_ms=([0-9.]+)", done.stdout)
     return float(found[1]) if found else None
 
 
@@ -67,10 +68,9 @@ def one_pass(options, stage):
         row = {"python": python_ms(options, folder), "c++": cpp_ms(options, folder)}
     if options.doors_only:
         return row
-    row["peer"] = peer_ms(options.python, stage, options.peers, PYTHONPATH=f"{PACKAGE}/zeroshard/_dropin:{PACKAGE}")
+    row["peer"] = peer_ms(options.python, stage, PYTHONPATH=f"{PACKAGE}/zeroshard/_dropin:{PACKAGE}")
     if options.deepspeed_python:
-        row["deepspeed"] = peer_ms(options.deepspeed_python, stage, options.peers,
-                                   **({"PYTHONPATH": options.deepspeed_path} if options.deepspeed_path else {}))
+        row["deepspeed"] = peer_ms(options.deepspeed_python, stage)
     return row
 
 
@@ -78,8 +78,6 @@ def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=str(ROOT / ".venv/bin/python"))
     parser.add_argument("--deepspeed-python", help="an interpreter that has real DeepSpeed")
-    parser.add_argument("--deepspeed-path", help="its PYTHONPATH")
-    parser.add_argument("--peers", default=str(ROOT.parent / "shared/peers/cpu_peers.py"))
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--stages", type=int, nargs="+", default=[0, 1, 2, 3])
     parser.add_argument("--doors-only", action="store_true", help="not the peer script")

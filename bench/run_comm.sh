@@ -3,15 +3,14 @@
 #
 #   bench/run_comm.sh [--python PYTHON] [options of bench/comm_vs_gloo.py, such as --quick --check]
 #
-# PYTHON is one that can `import torch`. The one of .venv cannot: it has what compiling needs and
-# not torch's CUDA libraries. Without --python (or BENCH_PYTHON) a full torch is installed, once,
-# into build-bench/venv (a download of about 3 GB). Nothing outside build-bench/ is written but the
-# table in bench/results/; a quick run's goes to build-bench/results.
+# PYTHON is one that can `import torch`; without --python (or BENCH_PYTHON) bench/setup_peers.sh makes one
+# in build-bench/venv. Nothing outside build-bench/ is written but the table in bench/results/; a quick run's
+# goes to build-bench/results.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder=${BENCH_FOLDER:-build-bench}
-python=${BENCH_PYTHON:-}
+python=
 shown="bench/run_comm.sh $*"
 arguments=()
 while (( $# )); do
@@ -23,15 +22,7 @@ while (( $# )); do
   shift
 done
 
-if [[ -z $python ]]; then
-  python=$folder/venv/bin/python
-  if [[ ! -f $folder/venv/complete ]]; then
-    echo "bench: installing torch with all it needs into $folder/venv (about 3 GB, some minutes)"
-    python3 -m venv "$folder/venv"
-    "$python" -m pip install --quiet --disable-pip-version-check torch==2.11.0 numpy
-    touch "$folder/venv/complete"
-  fi
-fi
+[[ -n $python ]] || python=$(bench/setup_peers.sh)
 
 echo "bench: building (the first time some minutes)"
 mkdir -p "$folder"

@@ -1,4 +1,4 @@
-"""What is trained, by whom, and what we promise: the shapes of cpu_peers.py, the contenders, the goals."""
+"""What is trained, by whom, and what we promise: the shapes, the contenders, the goals."""
 import array
 import dataclasses
 import json
@@ -9,7 +9,7 @@ WARMUP_STEPS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A GPT-2 shape, the same as in cpu_peers.py; `steps`: how many are timed by default."""
+    """A GPT-2 shape; `steps`: how many are timed by default."""
     name: str
     layers: int
     hidden: int
@@ -39,7 +39,7 @@ class Contender:
     ours: bool
     ranks: int = 2
     stage: int = 0
-    peer_arguments: tuple = ()  # of cpu_peers.py
+    peer_arguments: tuple = ()  # of peers/train_on_cpu.py
 
     @property
     def needs_deepspeed(self):
@@ -68,7 +68,7 @@ CONTENDERS = [REFERENCE] + OURS + [
 
 
 def ds_config(shape, stage):
-    """The same training as cpu_peers.py does."""
+    """The same training for all contenders (peers/train_on_cpu.py has the same AdamW)."""
     return {"train_micro_batch_size_per_gpu": shape.micro_batch, "gradient_accumulation_steps": 1,
             "gradient_clipping": 1.0, "zero_optimization": {"stage": stage},
             "optimizer": {"type": "AdamW", "params": {

@@ -11,10 +11,20 @@ from pathlib import Path
 from train_cases import WARMUP_STEPS, write_config, write_tokens
 
 POLL_S = 0.25
+PEER = Path(__file__).resolve().parent / "peers/train_on_cpu.py"
 
 
 class RunFailed(Exception):
     pass
+
+
+def peers_python():
+    """A Python that can run the peers; the first time it is installed, with a word on standard error."""
+    script = Path(__file__).resolve().parent / "setup_peers.sh"
+    done = subprocess.run([script], stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise SystemExit(done.returncode)
+    return done.stdout.strip()
 
 
 def tail(path, lines=12):
@@ -167,8 +177,8 @@ def run_peer(contender, shape, args, folder):
     result, output = folder / "peer.jsonl", folder / "output.txt"
     result.unlink(missing_ok=True)
     command = [args.python, "-m", "torch.distributed.run", "--standalone",
-               "--nproc_per_node", str(contender.ranks), str(args.peers), *contender.peer_arguments,
-               "--config", shape.name, "--warmup", str(WARMUP_STEPS),
+               "--nproc_per_node", str(contender.ranks), str(PEER), *contender.peer_arguments,
+               "--shape", shape.name, "--warmup", str(WARMUP_STEPS),
                "--steps", str(args.steps or shape.steps), "--out", str(result)]
     environment = dict(os.environ, OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu", T0=repr(time.time()))
     # DeepSpeed calls ninja by its name when it compiles its operators.
@@ -177,7 +187,7 @@ def run_peer(contender, shape, args, folder):
     run_watched(command, environment, result, output, args.limit)
     told = json.loads(result.read_text().splitlines()[-1])
     return figures(contender, shape, [told["median_ms"]], losses=told["losses"],
-                   peak_rss_mb=max(told["peak_rss"]), first_step_s=told["t_first_step_done"],
+                   peak_rss_mb=max(told["peak_rss_mb"]), first_step_s=told["first_step_s"],
                    fastest_ms=told["min_ms"], slowest_ms=told["max_ms"])
 
 

@@ -2,7 +2,7 @@
 
   python3 bench/train_vs_peers.py [--quick | --check] [--configs A tiny] [--modes ours ddp]
 
-Peers run /work/shared/peers/cpu_peers.py (--peers) unmodified under the Python of BENCH_PYTHON.
+The peers run bench/peers/train_on_cpu.py under the Python that bench/setup_peers.sh sets up, or BENCH_PYTHON.
 bench/README.md says how to read the table. Exit 1: a wrong result, or with --check a missed goal.
 """
 import argparse
@@ -18,10 +18,8 @@ from pathlib import Path
 from comm_report import ROOT, machine
 from train_cases import CONTENDERS, REFERENCE, SHAPES
 from train_report import missed_goals, report
-from train_runs import RunFailed, run
+from train_runs import RunFailed, peers_python, run
 from train_verify import WrongResult, check_equal, check_row
-
-VENV_PYTHON = "/tmp/bench_venv/bin/python"
 
 
 def arguments():
@@ -34,7 +32,6 @@ def arguments():
     parser.add_argument("--configs", choices=SHAPES, nargs="+", default=list(SHAPES))
     parser.add_argument("--modes", nargs="+", help="only modes that begin with one of these words")
     parser.add_argument("--program", type=Path, default=ROOT / "build/zeroshard")
-    parser.add_argument("--peers", type=Path, default=Path("/work/shared/peers/cpu_peers.py"))
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--limit", type=int, default=900, help="seconds a run may take")
     parser.add_argument("--out", choices=("md", "json"), default="md", help="what is printed")
@@ -42,8 +39,7 @@ def arguments():
     few = 3 if args.quick else 8 if args.check else None
     args.steps = args.steps or few
     args.passes = args.passes or (1 if few else 3)
-    args.python = os.environ.get("BENCH_PYTHON") or (
-        VENV_PYTHON if Path(VENV_PYTHON).exists() else "python3")
+    args.python = peers_python()
     return args
 
 
@@ -62,7 +58,7 @@ def chosen(args, skipped):
     contenders = [c for c in CONTENDERS if not args.modes or c == REFERENCE
                   or any(c.name.startswith(word) for word in args.modes)]
     if not peers_have(args, "torch"):
-        sys.exit(f"train_vs_peers: {args.python} has no torch; set BENCH_PYTHON to one that has")
+        sys.exit(f"train_vs_peers: {args.python} has no torch; set BENCH_PYTHON to one that has, or leave it unset")
     if any(c.needs_deepspeed for c in contenders) and not peers_have(args, "deepspeed"):
         skipped.append(f"deepspeed: {args.python} does not have it")
         contenders = [c for c in contenders if not c.needs_deepspeed]
