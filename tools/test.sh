@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
-# tools/test.sh [fast|full|slow]: the stages behind `make fast`, `make test` and `make test-slow`.
+# tools/test.sh [fast|full|slow|avx2]: the stages behind `make fast`, `make test`, `make test-slow`, `make test-avx2`.
 # Cheap gates come first, so that a misformatted file fails in a second and not after a build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kind=${1:-full}
-name=$([[ $kind == full ]] && echo "make test" || { [[ $kind == slow ]] && echo "make test-slow" || echo "make fast"; })
+case $kind in full) name="make test" ;; fast) name="make fast" ;; *) name="make test-$kind" ;; esac
 
 stage="start"
 trap 'code=$?; (( code == 0 )) || echo "$name: FAILED in stage \"$stage\" after $SECONDS s" >&2' EXIT
 begin() { stage=$1; echo "== $stage${2:+ ($2)}  [$SECONDS s]"; }
+
+# What a machine without AVX-512 computes: torch, oneDNN and MKL are held to AVX2, and we follow torch.
+test_held_to_avx2() {
+  begin "tests with AVX2 alone" "all but slow"
+  ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
+    tools/run_ctest.sh build --label-exclude '^slow$'
+}
 
 begin "set-up"
 if [[ $kind == fast ]]; then tools/setup.sh; else tools/setup.sh python; fi
@@ -34,7 +41,10 @@ case $kind in
       tools/build.sh fuzz
     fi
     begin "slow tests" "several minutes"
-    tools/run_ctest.sh build --label-regex '^slow$' ;;
+    tools/run_ctest.sh build --label-regex '^slow$'
+    test_held_to_avx2 ;;
+  avx2)
+    test_held_to_avx2 ;;
   full)
     begin "tests" "all but slow"
     tools/run_ctest.sh build --label-exclude '^slow$'
@@ -46,6 +56,6 @@ case $kind in
     if (( ${#programs[@]} == 0 )); then echo "no test was run under sanitizers" >&2; exit 1; fi
     printf '%s\n' "${programs[@]}" |
       xargs -P "${JOBS:-$(nproc)}" -I{} env {} --gtest_brief=1 ;;
-  *) echo "usage: tools/test.sh [fast|full|slow]" >&2; exit 2 ;;
+  *) echo "usage: tools/test.sh [fast|full|slow|avx2]" >&2; exit 2 ;;
 esac
 echo "$name: passed in $SECONDS s"

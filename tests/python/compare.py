@@ -16,6 +16,8 @@ large: a master weight near the middle of two 16-bit neighbours can round either
     fp32: u = 2^-24, c about 16: 1e-6. The goldens of DeepSpeed's own stages differ among themselves by less than a tenth of that bound.
     bf16: u = 2^-9, but the errors of many weights have many signs and average out (c about 1/4): 2^-11.
     fp16: u = 2^-12, for the same reason: 2^-14.
+A value that is a difference of larger terms (a reward of DPO is one of log-probabilities a hundred times its size) is as wrong
+as those terms are: the client then says how large they are, in "terms" by the value's name, and the bound is relative to that.
 A norm of gradients depends on the second derivative of the loss as well: four times the bound. DeepSpeed adds 1e-6 to the
 norm when it clips; that scales all gradients alike by less than 1e-5, which Adam does not see.
 """
@@ -32,7 +34,7 @@ LEARNING_RATE_RELATIVE = 1e-12
 ACCURACY_BOUND = 0.04  # one of the 32 tokens of a batch
 
 LOSSES = {"losses", "train_loss", "eval_loss", "eval_loss_by_rank", "loss_before", "reloaded_loss", "evaluation", "rewards", "entropies",
-          "completion_lengths"}
+          "completion_lengths", "terms"}
 ACCURACIES = {"mean_token_accuracy"}  # shares of tokens whose likeliest continuation is right: a near tie can flip one
 NORMS = {"grad_norms", "norm", "input_gradient_norms", "divergences"}
 RATES = {"learning_rates", "momenta"}
@@ -91,6 +93,7 @@ class Comparison:
         self.exceptions = {}
         for name in quirks:
             self.exceptions.update(KNOWN_QUIRKS[name].excepted)
+        self.terms = golden.get("terms", {})
         self.differences = []
         self.steps = updates(golden)
         self.travelled = sum(rate for rate in flat(golden.get("learning_rates", [])) if rate)
@@ -142,6 +145,7 @@ class Comparison:
         if not is_number(golden):
             return None
         scale = abs(golden) if largest is None else largest
+        scale = max([scale] + [self.terms[key] for key in keys if key in self.terms])
         if "weights" in keys or "saved" in keys:
             scale = max(scale, self.travelled)  # a weight that starts at zero is as wrong as its way was long
         if any(key in RATES for key in keys):

@@ -12,7 +12,7 @@ namespace zeroshard {
 namespace {
 
 // In the order of the enum, so that the index is the value.
-constexpr std::array<EnvVarInfo, 18> kEnvVars{{
+constexpr std::array<EnvVarInfo, 19> kEnvVars{{
     {EnvVar::kLog, "ZEROSHARD_LOG", "log level, and which ranks log: info, debug:all, warning:3"},
     {EnvVar::kControlPort, "ZEROSHARD_CONTROL_PORT", "port of rank 0's control channel"},
     {EnvVar::kRank, "RANK", "rank of this process, set by torchrun"},
@@ -31,6 +31,7 @@ constexpr std::array<EnvVarInfo, 18> kEnvVars{{
     {EnvVar::kOmpThreads, "OMP_NUM_THREADS", "threads of a rank"},
     {EnvVar::kTerminalColumns, "ZEROSHARD_TERMINAL_COLUMNS", "width of the terminal behind mpirun"},
     {EnvVar::kPython, "ZEROSHARD_PYTHON", "the interpreter that runs Python programs"},
+    {EnvVar::kTorchCpu, "ATEN_CPU_CAPABILITY", "the instruction set that torch is held to"},
 }};
 
 }  // namespace

@@ -29,6 +29,7 @@ enum class EnvVar {
   kOmpThreads,        // OMP_NUM_THREADS
   kTerminalColumns,   // ZEROSHARD_TERMINAL_COLUMNS
   kPython,            // ZEROSHARD_PYTHON
+  kTorchCpu,          // ATEN_CPU_CAPABILITY
 };
 
 struct EnvVarInfo {

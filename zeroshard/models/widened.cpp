@@ -6,6 +6,8 @@
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "zeroshard/base/held_instructions.h"
+
 namespace zeroshard::models {
 namespace {
 
@@ -50,9 +52,11 @@ struct WidenedLinear : torch::autograd::Function<WidenedLinear> {
 bool widens(const torch::Tensor& tensor) {
   if (!tensor.is_cpu()) return false;
 #if defined(__x86_64__)
-  static const bool bf16 =
-      __builtin_cpu_supports("avx512bf16") == 0 && __builtin_cpu_supports("amx-bf16") == 0;
-  static const bool fp16 = __builtin_cpu_supports("avx512fp16") == 0;
+  // What torch is forbidden to use is as good as absent: its products would be as slow.
+  static const bool held = held_below_avx512();
+  static const bool bf16 = held || (__builtin_cpu_supports("avx512bf16") == 0 &&
+                                    __builtin_cpu_supports("amx-bf16") == 0);
+  static const bool fp16 = held || __builtin_cpu_supports("avx512fp16") == 0;
   const at::ScalarType dtype = tensor.scalar_type();
   return dtype == at::kBFloat16 ? bf16 : dtype == at::kHalf && fp16;
 #else

@@ -5,6 +5,7 @@
 #endif
 
 #include "zeroshard/base/check.h"
+#include "zeroshard/base/held_instructions.h"
 #include "zeroshard/optim/kernels.h"
 
 namespace zeroshard {
@@ -50,7 +51,11 @@ const Kernels* built_kernels(Isa isa) {
 bool is_available(Isa isa) { return cpu_runs(isa) && built_kernels(isa) != nullptr; }
 
 Isa best_isa() {
-  static const Isa best = available_isas().back();
+  static const Isa best = [] {
+    std::vector<Isa> isas = available_isas();
+    if (held_below_avx512()) std::erase(isas, Isa::avx512);
+    return isas.back();
+  }();
   return best;
 }
 

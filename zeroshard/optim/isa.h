@@ -20,7 +20,8 @@ constexpr std::string_view name_of(Isa isa) {
 // Whether this build has the kernels and this CPU runs them.
 bool is_available(Isa isa);
 
-// The fastest available one. Everything that takes an Isa takes this one unless told otherwise.
+// The fastest available one; AVX-512 only where torch is not held below it
+// (base/held_instructions.h). Everything that takes an Isa takes this one unless told otherwise.
 Isa best_isa();
 
 // All available ones, slowest first; `scalar` always is.

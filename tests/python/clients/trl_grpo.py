@@ -52,4 +52,8 @@ facts = {name: [entry.get(column) for entry in steps] for name, column in
 saved = None
 if rank() == 0:
     saved = described(load_file(workdir / "final" / ("adapter_model.safetensors" if args.lora else "model.safetensors")))
-write_result(args.out, **trainer_history(trainer), **facts, reference=type(reference).__name__, ranks=len(each_rank(rank())), saved=saved)
+# Advantages are of size 1 and have both signs, so their weighted mean, the loss, is a difference of such numbers; a divergence is the
+# mean of exp(d) - d - 1, with d far below 1.
+terms = {"losses": 1.0, "divergences": 1.0}
+write_result(args.out, **trainer_history(trainer), **facts, terms=terms, reference=type(reference).__name__,
+             ranks=len(each_rank(rank())), saved=saved)

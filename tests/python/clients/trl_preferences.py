@@ -36,6 +36,10 @@ trainer.train()
 trainer.save_model(str(workdir / "final"))
 torch.distributed.barrier()
 steps = [entry for entry in trainer.state.log_history if "loss" in entry]
-rewards = {name: [entry.get(f"rewards/{name}") for entry in steps] for name in ("chosen", "rejected")}
-write_result(args.out, **trainer_history(trainer), rewards=rewards, ranks=len(each_rank(rank())),
+sides = ("chosen", "rejected")
+rewards = {side: [entry.get(f"rewards/{side}") for entry in steps] for side in sides}
+log_probabilities = [abs(entry[f"logps/{side}"]) for side in sides for entry in steps if f"logps/{side}" in entry]
+# A reward of DPO and KTO is beta times the difference of two sums of log-probabilities, which are far larger than it.
+terms = {"rewards": training.beta * max(log_probabilities)} if log_probabilities else {}
+write_result(args.out, **trainer_history(trainer), rewards=rewards, terms=terms, ranks=len(each_rank(rank())),
              saved=described_folder(workdir / "final") if rank() == 0 else None)
