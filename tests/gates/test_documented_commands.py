@@ -20,7 +20,7 @@ STEPS = "2"  # of a training: what it says is shown, not how well it learns
 NOT_RUN = {
     "zeroshard run --ranks 2 train.py": "the reader's own script",
     "zeroshard run --ranks 3 ./train": "the reader's own program, killed",
-    "zeroshard run --ranks 3 build/ranks": "gate.test_install builds it and runs it",
+    "zeroshard run --ranks 3 build/project/ranks": "gate.test_install builds it and runs it",
     "zeroshard run --ranks 2 examples/python/train_gpt.py": "python.test_examples runs it",
 }
 
