@@ -57,7 +57,7 @@ class Window(TrainTest):
                 self.check(ranks)
 
     def check(self, ranks):
-        words, _ = self.work.command(CONFIG, ranks=ranks, steps=400)
+        words, _ = self.work.command(CONFIG, ranks=ranks, steps=10**6)
         terminal = Terminal(words, columns=100)
         wide = frames(terminal.read_until(lambda shown: len(frames(shown)) >= 3))
         self.assertTrue(all(len(frame) < 100 for frame in wide), wide)
@@ -68,9 +68,9 @@ class Window(TrainTest):
         # One frame may have been on its way.
         narrow = frames(terminal.read_until(lambda shown: len(frames(shown)) >= drawn + 4))[drawn + 1:]
         self.assertTrue(narrow and all(len(frame) < 30 for frame in narrow), narrow)
-        terminal.resize(100)
-        self.assertEqual(terminal.close(), 0, terminal.shown)
-        self.assertIn("400/400", frames(terminal.shown)[-1])
+        os.write(terminal.screen, b"\x03")  # Ctrl-C
+        self.assertEqual(terminal.close(), 130, terminal.shown)
+        self.assertIn("SIGINT asked to stop", terminal.shown)
 
 
 class Pipe(TrainTest):
