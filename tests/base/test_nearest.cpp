@@ -47,6 +47,26 @@ TEST(Nearest, EditDistanceIsSymmetric) {
   }
 }
 
+TEST(Nearest, FindsTheWordsInAnotherOrder) {
+  const std::vector<std::string> names{"overlap_comm", "reduce_scatter", "round_robin_gradients"};
+  EXPECT_EQ(nearest("comm_overlap", names), "overlap_comm");
+  EXPECT_EQ(nearest("comm-overlap", names), "overlap_comm");
+  EXPECT_EQ(nearest("coms_overlap", names), "overlap_comm") << "and a letter wrong";
+  EXPECT_EQ(nearest("gradients_round_robin", names), "round_robin_gradients");
+  EXPECT_EQ(nearest("comm_reduce", names), std::nullopt);
+}
+
+TEST(Nearest, HintsAtTheNameThatHasAllTheWords) {
+  const std::vector<std::string> names{"train_batch_size", "train_micro_batch_size_per_gpu",
+                                       "tag_validation", "stage"};
+  EXPECT_EQ(nearest_by_words("micro_batch_per_gpu", names), "train_micro_batch_size_per_gpu");
+  EXPECT_EQ(nearest_by_words("checkpoint_tag_validation", names), std::nullopt);
+  EXPECT_EQ(nearest_by_words("batch_size", names), "train_batch_size") << "the least that is more";
+  EXPECT_EQ(nearest_by_words("stage", names), std::nullopt) << "one word says too little";
+  EXPECT_EQ(nearest_by_words("a_b", std::vector<std::string>{"a_b_c", "a_b_d"}), std::nullopt);
+  EXPECT_EQ(nearest_by_words("", names), std::nullopt);
+}
+
 TEST(Nearest, FindsTypingMistakes) {
   EXPECT_EQ(nearest("stage3_param_persitance_threshold", kKeys),
             "stage3_param_persistence_threshold");
