@@ -11,6 +11,7 @@
 #include "cli/usage.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/config/read.h"
+#include "zeroshard/config/summary.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 struct CheckArguments {
   std::vector<std::string> files;
   config::ReadOptions read;
+  bool verbose = false;
   bool json = false;
 };
 
@@ -32,10 +34,23 @@ struct KeysArguments {
   bool markdown = false;
 };
 
+// Where no batch size is a number, the ranks that somebody has given have nothing to be checked
+// against.
+void warn_of_idle_world_size(const config::ReadResult& read, config::Report& report) {
+  const BatchOptions& batch = read.config.batch;
+  if (report.has_errors() || batch.train || batch.micro_per_rank) return;
+  report.add({.severity = config::Severity::warning,
+              .code = config::Code::missing_key,
+              .what = "--world-size has nothing to check: no batch size is given as a number",
+              .remedy = "give train_batch_size or train_micro_batch_size_per_gpu"});
+}
+
 // A file that cannot be read is one more rejected file, so that the others are still checked.
 CheckedFile check_file(const std::string& path, const config::ReadOptions& options) {
   try {
-    return {path, config::read_config_file(path, options).report};
+    config::ReadResult read = config::read_config_file(path, options);
+    if (options.world_size) warn_of_idle_world_size(read, read.report);
+    return {path, std::move(read.report)};
   } catch (const ConfigError& error) {
     config::Report report;
     report.add({.severity = config::Severity::error,
@@ -53,14 +68,15 @@ int check(const CheckArguments& arguments) {
     files.push_back(check_file(path, arguments.read));
     rejected = rejected || files.back().report.has_errors();
   }
-  print(arguments.json ? check_json(files) : check_text(files));
+  print(arguments.json ? check_json(files, arguments.verbose)
+                       : check_text(files, arguments.verbose));
   return rejected ? kUsageExitCode : 0;
 }
 
 int explain_file(const ExplainArguments& arguments) {
   const config::ReadResult read = config::read_config_file(arguments.file, arguments.read);
   // On stderr, so that the table or the JSON can be piped on.
-  for (const config::Problem& problem : read.report.problems()) {
+  for (const config::Problem& problem : config::summary(read.report)) {
     std::fprintf(stderr, "%s\n", format_problem(arguments.file, problem).c_str());
   }
   if (read.report.has_errors()) return kUsageExitCode;
@@ -90,6 +106,8 @@ void add_check(CommandLine& line, CLI::App& parent) {
   verb->add_option("FILE", arguments->files, "Config files")->required()->take_all();
   verb->add_flag("--strict", arguments->read.strict, "Unknown keys are errors");
   verb->add_flag("--json", arguments->json, "Print JSON");
+  verb->add_flag("-v,--verbose", arguments->verbose,
+                 "Also keys that change nothing, and each warning by itself");
   add_world_size(*verb, arguments->read.world_size);
   verb->callback([&line, arguments] { line.action = [arguments] { return check(*arguments); }; });
 }

@@ -1,8 +1,11 @@
 // `zeroshard plan`: bytes per rank for every stage, before anything is allocated.
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -11,10 +14,16 @@
 #include "cli/print_plan.h"
 #include "cli/usage.h"
 #include "zeroshard/base/bytes.h"
+#include "zeroshard/base/cpu_limit.h"
+#include "zeroshard/base/env.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/config/batch_size.h"
+#include "zeroshard/config/not_yet.h"
 #include "zeroshard/config/read.h"
+#include "zeroshard/config/summary.h"
 #include "zeroshard/layout/placement.h"
+#include "zeroshard/planner/choose_communication.h"
+#include "zeroshard/planner/choose_precision.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -24,23 +33,43 @@ struct PlanArguments {
   std::optional<int> world_size;
   int units = 32;
   std::string config_file;
+  std::string device;  // "cpu" or "cuda"; empty: what train would take here
   bool json = false;
 };
 
 // What is planned for, and what had to be assumed for it.
 struct Subject {
   Config config;
+  OpenChoices open;
   int world_size = 1;
+  std::int64_t micro_steps = 1;
+  bool on_accelerator = true;
   std::optional<int> stage;
   std::vector<std::string> assumptions;
 };
 
-Subject default_subject() {
+// As the paper counts: for GPUs.
+Subject default_subject(const PlanArguments& arguments) {
   Subject subject;
+  subject.on_accelerator = arguments.device != "cpu";
   subject.config.precision.bf16.enabled = true;
   subject.assumptions = {"no --config: 16-bit parameters and gradients, fp32 master, Adam",
                          "one micro-step per step"};
   return subject;
+}
+
+bool machine_has_gpu() {
+  std::error_code none;
+  const std::filesystem::directory_iterator gpus("/proc/driver/nvidia/gpus", none);
+  return !none && gpus != std::filesystem::directory_iterator();
+}
+
+bool choose_accelerator(const PlanArguments& arguments, std::vector<std::string>& assumptions) {
+  if (!arguments.device.empty()) return arguments.device == "cuda";
+  const bool gpu = machine_has_gpu();
+  assumptions.emplace_back(gpu ? "no --device: cuda, as train takes here"
+                               : "no --device: cpu, as train takes here");
+  return gpu;
 }
 
 // The only number of ranks that a full batch triad allows.
@@ -51,7 +80,7 @@ std::optional<int> ranks_of(const BatchOptions& batch) {
 
 config::ReadResult read_or_refuse(const std::string& file, std::optional<int> world_size) {
   config::ReadResult read = config::read_config_file(file, {.world_size = world_size});
-  for (const config::Problem& problem : read.report.problems()) {
+  for (const config::Problem& problem : config::summary(read.report)) {
     std::fprintf(stderr, "%s\n", format_problem(file, problem).c_str());
   }
   if (!read.report.has_errors()) return read;
@@ -64,14 +93,15 @@ Subject config_subject(const PlanArguments& arguments) {
   const config::ReadResult read = read_or_refuse(arguments.config_file, arguments.world_size);
   Subject subject;
   subject.config = read.config;
+  config::leave_out_what_is_not_yet(subject.config);
+  subject.open = open_choices(read.provenance);
   if (!config::left_at_auto(read.provenance, "zero_optimization.stage")) {
     subject.stage = read.config.zero.stage;
   }
-  const bool precision_open = config::left_at_auto(read.provenance, "bf16.enabled") ||
-                              config::left_at_auto(read.provenance, "fp16.enabled");
-  if (precision_open && read.config.precision.model() == DType::fp32) {
-    subject.config.precision.bf16.enabled = true;
-    subject.assumptions.emplace_back("the precision is \"auto\": 16 bits");
+  subject.on_accelerator = choose_accelerator(arguments, subject.assumptions);
+  if (const auto chosen =
+          choose_precision(subject.config.precision, read.provenance, subject.on_accelerator)) {
+    subject.assumptions.push_back(*chosen);
   }
   if (!read.config.optimizer) subject.assumptions.emplace_back("no optimizer is named: Adam");
   return subject;
@@ -86,14 +116,16 @@ void settle_ranks(const PlanArguments& arguments, Subject& subject) {
                                               from_batch ? ", from the batch sizes" : ""));
   }
   const auto batch = config::solve_batch(subject.config.batch, subject.world_size);
-  if (batch.sizes) subject.config.batch.accumulation = batch.sizes->accumulation;
-  if (!arguments.config_file.empty() && !subject.config.batch.accumulation) {
+  const auto given = subject.config.batch.accumulation;
+  subject.micro_steps = batch.sizes ? batch.sizes->accumulation : given.value_or(1);
+  if (!arguments.config_file.empty() && !given && subject.micro_steps == 1) {
     subject.assumptions.emplace_back("no accumulation is given: one micro-step per step");
   }
 }
 
 Subject read_subject(const PlanArguments& arguments) {
-  Subject subject = arguments.config_file.empty() ? default_subject() : config_subject(arguments);
+  Subject subject =
+      arguments.config_file.empty() ? default_subject(arguments) : config_subject(arguments);
   settle_ranks(arguments, subject);
   return subject;
 }
@@ -103,14 +135,42 @@ constexpr std::int64_t kMostParameterPasses = 100'000'000'000'000'000;
 
 std::int64_t parameter_count(const std::string& text, std::int64_t micro_steps) {
   const std::int64_t count = parse_count(text, "--params");
+  if (count == 0) {
+    throw ConfigError({.what = "a model has parameters",
+                       .value = "--params " + text,
+                       .remedy = "give their number, such as 124M"});
+  }
   if (count <= kMostParameterPasses / micro_steps) return count;
   throw ConfigError({.what = "--params is out of range",
                      .value = text,
                      .remedy = "give at most " + human_count(kMostParameterPasses / micro_steps)});
 }
 
+CommunicationFacts facts_of(const Subject& subject, std::int64_t parameters) {
+  const RankThreads threads =
+      rank_threads(usable_cpus(), subject.world_size, env_integer(EnvVar::kOmpThreads));
+  return {.parameters = parameters,
+          .runs_aside = subject.on_accelerator || threads.leave_idle_cores,
+          .one_rank = subject.world_size == 1};
+}
+
+// What train chooses for a stage where the config leaves buckets, overlap and prefetch open, and
+// what comes of it. The last stage has every choice, so that its words are those of all.
+void plan_stages(const Subject& subject, const ModelLayout& model, PlanReport& report) {
+  const CommunicationFacts facts = facts_of(subject, report.parameters);
+  std::vector<std::string> chosen;
+  for (const Stage& stage : kStages) {
+    FootprintOptions options = footprint_options(subject.config, subject.micro_steps);
+    options.zero.stage = stage.number;
+    chosen = choose_communication(options.zero, subject.open, facts);
+    report.stages.push_back(
+        {stage.number, footprint(model, options), bytes_sent_per_step(model, options)});
+  }
+  report.assumptions.insert(report.assumptions.end(), chosen.begin(), chosen.end());
+}
+
 PlanReport make_report(const PlanArguments& arguments, const Subject& subject) {
-  FootprintOptions options = footprint_options(subject.config);
+  const FootprintOptions options = footprint_options(subject.config, subject.micro_steps);
   const DType dtype = options.precision.model();
   PlanReport report{
       .parameters = parameter_count(arguments.params, options.micro_steps),
@@ -125,13 +185,8 @@ PlanReport make_report(const PlanArguments& arguments, const Subject& subject) {
       .stages = {}};
   report.assumptions.push_back(
       fmt::format("a model of {} equal units, which sizes the buffers (--units)", arguments.units));
-  const ModelLayout model =
-      equal_units(report.parameters, arguments.units, dtype, subject.world_size);
-  for (const Stage& stage : kStages) {
-    options.zero.stage = stage.number;
-    report.stages.push_back(
-        {stage.number, footprint(model, options), bytes_sent_per_step(model, options)});
-  }
+  plan_stages(subject, equal_units(report.parameters, arguments.units, dtype, subject.world_size),
+              report);
   return report;
 }
 
@@ -155,8 +210,11 @@ void add_plan_verb(CommandLine& line) {
                    "Ranks (default: what the config's batch sizes say, else 1)")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 20));
-  verb->add_option("--config", arguments->config_file, "Precision, offload and bucket sizes")
+  verb->add_option("--config", arguments->config_file, "Stage, precision and bucket sizes")
       ->type_name("FILE");
+  verb->add_option("--device", arguments->device, "cpu or cuda (default: as train takes here)")
+      ->type_name("DEVICE")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   verb->add_option("--units", arguments->units, "Equal units the model is cut into (default 32)")
       ->type_name("N")
       ->check(CLI::Range(1, 100'000));

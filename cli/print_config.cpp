@@ -7,6 +7,7 @@
 #include "cli/json_writer.h"
 #include "cli/text_table.h"
 #include "zeroshard/config/key_table.h"
+#include "zeroshard/config/summary.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -33,7 +34,9 @@ const char* effect_word(config::Effect effect) {
   switch (effect) {
     case config::Effect::supported: return "supported";
     case config::Effect::detail: return "with its feature";
+    case config::Effect::tuning: return "changes nothing";
     case config::Effect::no_effect: return "no effect";
+    case config::Effect::not_yet: return "not yet";
     case config::Effect::changes_results: return "not available";
   }
   return "?";
@@ -56,13 +59,13 @@ std::string meaning_text(const config::Key& key) {
 
 std::string CheckedFile::verdict() const {
   if (report.has_errors()) return "rejected";
-  return report.problems().empty() ? "fine" : "warnings";
+  return report.count(Severity::warning) == 0 ? "fine" : "warnings";
 }
 
-std::string check_text(const std::vector<CheckedFile>& files) {
+std::string check_text(const std::vector<CheckedFile>& files, bool verbose) {
   std::string out;
   for (const CheckedFile& file : files) {
-    for (const config::Problem& problem : file.report.problems()) {
+    for (const config::Problem& problem : config::summary(file.report, verbose)) {
       out += format_problem(file.path, problem) + "\n";
     }
     const std::size_t errors = file.report.count(Severity::error);
@@ -83,7 +86,7 @@ std::string check_text(const std::vector<CheckedFile>& files) {
   return out;
 }
 
-std::string check_json(const std::vector<CheckedFile>& files) {
+std::string check_json(const std::vector<CheckedFile>& files, bool verbose) {
   JsonWriter json;
   json.open_object();
   json.open_list("files");
@@ -93,6 +96,7 @@ std::string check_json(const std::vector<CheckedFile>& files) {
     json.field("verdict", file.verdict());
     json.open_list("problems");
     for (const config::Problem& problem : file.report.problems()) {
+      if (problem.severity == Severity::note && !verbose) continue;
       json.open_object();
       json.field("severity", config::name_of(problem.severity));
       json.field("code", config::name_of(problem.code));

@@ -17,8 +17,9 @@ struct CheckedFile {
   std::string verdict() const;
 };
 
-std::string check_text(const std::vector<CheckedFile>& files);
-std::string check_json(const std::vector<CheckedFile>& files);
+// `verbose` adds the keys that change nothing, and gives every warning a line of its own.
+std::string check_text(const std::vector<CheckedFile>& files, bool verbose);
+std::string check_json(const std::vector<CheckedFile>& files, bool verbose);
 
 std::string explain_text(const std::vector<config::ExplainedKey>& rows);
 std::string explain_json(const std::vector<config::ExplainedKey>& rows);

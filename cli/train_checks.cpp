@@ -10,6 +10,7 @@
 #include "cli/output_paths.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/config/read.h"
+#include "zeroshard/config/summary.h"
 #include "zeroshard/trainer/inputs.h"
 #include "zeroshard/trainer/run_settings.h"
 #include "zeroshard/trainer/synthetic.h"
@@ -35,7 +36,7 @@ bool config_is_fine(const TrainOptions& options, int ranks) {
   refuse_pipe(options.config);
   const config::ReadResult read =
       config::read_config_file(options.config, read_options(options, ranks));
-  for (const config::Problem& problem : read.report.problems()) {
+  for (const config::Problem& problem : config::summary(read.report)) {
     std::fprintf(stderr, "%s\n", format_problem(options.config, problem).c_str());
   }
   return !read.report.has_errors();

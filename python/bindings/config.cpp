@@ -5,8 +5,10 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
+#include "zeroshard/config/not_yet.h"
 #include "zeroshard/config/parse.h"
-#include "zeroshard/trainer/choose_communication.h"
+#include "zeroshard/config/summary.h"
+#include "zeroshard/planner/choose_communication.h"
 #include "zeroshard/trainer/choose_device.h"
 #include "zeroshard/trainer/engine_options.h"
 
@@ -16,11 +18,11 @@ namespace {
 // Every error at once, as one message; warnings go to the log, on rank 0.
 void report_problems(const std::string& source, const config::Report& report) {
   std::string lines;
-  for (const config::Problem& problem : report.problems()) {
+  for (const config::Problem& problem : config::summary(report)) {
     if (problem.severity == config::Severity::error) {
       lines += "\n  " + format_problem(source, problem);
     } else {
-      log_warning("{}", format_problem(source, problem));
+      log_warning("{}", describe_problem(source, problem));
     }
   }
   if (lines.empty()) return;
@@ -29,9 +31,13 @@ void report_problems(const std::string& source, const config::Report& report) {
                      .value = lines});
 }
 
-PythonConfig read(const std::string& text, const std::string& source, int world_size) {
+// `is_file`: else the text is a dictionary's, and its lines and columns are nobody's.
+PythonConfig read(const std::string& text, const std::string& source, int world_size,
+                  bool is_file) {
   PythonConfig made{.read = config::read_config(text, {.world_size = world_size}), .batch = {}};
+  if (!is_file) made.read.report.forget_positions();
   report_problems(source, made.read.report);
+  config::leave_out_what_is_not_yet(made.read.config);
   made.batch = config::solve_batch(made.read.config.batch, world_size).sizes;
   return made;
 }
@@ -128,15 +134,7 @@ py::object batch_of(const PythonConfig& config) {
 EngineOptions engine_options_of(const PythonConfig& config, const CoreSettings& settings) {
   const Device device = choose_device(settings.device, 0);
   EngineOptions options = engine_options(config.read.config, device, settings.accumulation_steps);
-  const auto open = [&](std::string_view key) {
-    const auto found = config.read.provenance.find(key);
-    return found == config.read.provenance.end() ||
-           found->second.source == config::Source::automatic;
-  };
-  choose_communication(options.zero,
-                       {.overlap = open("zero_optimization.overlap_comm"),
-                        .bucket = open("zero_optimization.reduce_bucket_size"),
-                        .prefetch = open("zero_optimization.stage3_prefetch_bucket_size")},
+  choose_communication(options.zero, open_choices(config.read.provenance),
                        {.parameters = settings.parameters, .runs_aside = settings.runs_aside});
   options.threads = settings.threads;
   return options;
@@ -145,7 +143,8 @@ EngineOptions engine_options_of(const PythonConfig& config, const CoreSettings& 
 void bind_config(py::module_& module) {
   module.def("parse_config", &parse_config, py::arg("text"), py::arg("source"));
   py::class_<PythonConfig>(module, "Config")
-      .def_static("read", &read, py::arg("text"), py::arg("source"), py::arg("world_size"))
+      .def_static("read", &read, py::arg("text"), py::arg("source"), py::arg("world_size"),
+                  py::arg("is_file") = false)
       .def_property_readonly("stage",
                              [](const PythonConfig& c) { return c.read.config.zero.stage; })
       .def_property_readonly("shards_parameters",

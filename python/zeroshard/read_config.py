@@ -18,7 +18,6 @@ TRL_KEYS = frozenset(
     f"zero_optimization.{name}"
     for name in ("reduce_bucket_size", "stage3_param_persistence_threshold", "stage3_prefetch_bucket_size")
 )
-NEVER_WHERE_INFINITE = "steps_per_print"  # accelerate says it so; JSON has no infinity, and null means never too
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -27,7 +26,7 @@ class EngineConfig:
 
     def __init__(self, given: str | os.PathLike | dict[str, Any], world_size: int) -> None:
         text, self.source, self.values = _text_of(given)
-        self.parsed = _C.Config.read(text, self.source, world_size)
+        self.parsed = _C.Config.read(text, self.source, world_size, is_file=not isinstance(given, dict))
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -65,24 +64,21 @@ def _text_of(given: str | os.PathLike | dict[str, Any]) -> tuple[str, str, dict[
     return text, path, _C.parse_config(text, path)
 
 
-def plain(value: Any, key: str = "") -> Any:
-    """What JSON can say, of whatever Python has: numpy's numbers, tuples, enums. `key` is where it stands."""
+def plain(value: Any) -> Any:
+    """What JSON can say, of whatever Python has: numpy's numbers, tuples, enums."""
     if isinstance(value, dict):
-        return {str(name): plain(item, f"{key}.{name}" if key else str(name)) for name, item in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item, key) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):  # of numpy and torch
-        return plain(value.tolist(), key)
+        return plain(value.tolist())
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, numbers.Integral):
         return int(value)
-    return _finite(float(value), key) if isinstance(value, numbers.Real) else str(value)
+    return _number(float(value)) if isinstance(value, numbers.Real) else str(value)
 
 
-def _finite(value: float, key: str) -> float | None:
-    if math.isfinite(value):
-        return value
-    if key == NEVER_WHERE_INFINITE and value > 0:
-        return None
-    raise ConfigError(f"[config] {key} is not finite: {value}; write a number")
+def _number(value: float) -> float | str:
+    """JSON has no word for infinity: the reader takes "inf" for the few keys where it says something."""
+    return value if math.isfinite(value) else str(value)

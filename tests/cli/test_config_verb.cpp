@@ -66,6 +66,47 @@ TEST(ConfigCheck, WorldSizeChecksTheBatch) {
   EXPECT_EQ(zeroshard("config check --world-size 2 " + file.path()).exit_code, 2);
 }
 
+TEST(ConfigCheck, WorldSizeWithoutBatchSizesWarns) {
+  const TemporaryFile silent(kGood), automatic(R"({"train_batch_size": "auto"})");
+  for (const TemporaryFile* file : {&silent, &automatic}) {
+    const Finished finished = zeroshard("config check --world-size 2 " + file->path());
+    EXPECT_EQ(finished.exit_code, 0);
+    EXPECT_NE(finished.out.find("--world-size has nothing to check"), std::string::npos)
+        << finished.out;
+  }
+  EXPECT_EQ(zeroshard("config check --world-size 2 " + TemporaryFile(kWarns).path())
+                .out.find("nothing to check"),
+            std::string::npos);
+}
+
+TEST(ConfigCheck, KeysThatChangeNothingAreShownOnDemand) {
+  const TemporaryFile file(R"({"zero_optimization": {"allgather_bucket_size": 2e8}})");
+  EXPECT_EQ(zeroshard("config check " + file.path()).out, file.path() + ": fine\n");
+  const Finished verbose = zeroshard("config check -v " + file.path());
+  EXPECT_EQ(verbose.exit_code, 0);
+  EXPECT_NE(verbose.out.find("note: [config] zero_optimization.allgather_bucket_size = 2e8"),
+            std::string::npos)
+      << verbose.out;
+}
+
+// One list: what check warns of, keys calls not yet, and plan leaves out.
+TEST(ConfigCheck, CheckKeysAndPlanSpeakAlikeOfWhatIsNotThereYet) {
+  const TemporaryFile file(R"({"zero_optimization": {"stage": 3,
+      "offload_optimizer": {"device": "cpu"}}, "zeroshard": {"host_budget": "4GiB"}})");
+  const std::string words = "not in this version yet";
+  EXPECT_NE(zeroshard("config check " + file.path()).out.find(words), std::string::npos);
+  EXPECT_NE(zeroshard("config explain " + file.path()).out.find(words), std::string::npos);
+  EXPECT_NE(zeroshard("plan --params 1M --config " + file.path()).err.find(words),
+            std::string::npos);
+  const auto keys = json_of(zeroshard("config keys --json"));
+  for (const auto& key : keys.GetArray()) {
+    const std::string path = key["key"].GetString();
+    if (path != "zeroshard.host_budget" && path != "zero_optimization.offload_param.device")
+      continue;
+    EXPECT_STREQ(key["here"].GetString(), "not yet") << path;
+  }
+}
+
 TEST(ConfigCheck, JsonForPrograms) {
   const TemporaryFile bad(kBad), good(kGood);
   const Finished finished = zeroshard("config check --json " + bad.path() + " " + good.path());

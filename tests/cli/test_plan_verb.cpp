@@ -45,16 +45,49 @@ TEST(PlanVerb, JsonHasExactBytes) {
   EXPECT_EQ(device["states"].GetInt64(), 576'000'000);
 }
 
-TEST(PlanVerb, TheConfigDecidesPrecisionOffloadAndStage) {
+TEST(PlanVerb, TheConfigDecidesPrecisionAndStageAndOffloadIsNotYet) {
   const TemporaryFile config(
       R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 3,
          "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}})");
   const Finished finished = plan("--params 1e9 --world-size 4 --config " + config.path());
   ASSERT_EQ(finished.exit_code, 0) << finished.err;
-  EXPECT_NE(finished.out.find("Bytes per rank on the host"), std::string::npos);
+  EXPECT_EQ(finished.out.find("Bytes per rank on the host"), std::string::npos);
   EXPECT_NE(finished.out.find("> 3 "), std::string::npos) << finished.out;
-  // Stage 3 with both offloaded: (12 + 2 + 2) bytes a parameter over 4 ranks on the host.
+  // Stage 3: (2 + 2 + 4 + 8) bytes a parameter over 4 ranks, as train will hold them.
   EXPECT_NE(finished.out.find("4 GB"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.err.find("not in this version yet"), std::string::npos) << finished.err;
+}
+
+// The words of check and plan, and the bytes of a file that says what train would choose.
+TEST(PlanVerb, BucketsAreThoseThatTrainChooses) {
+  const TemporaryFile open(R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}})");
+  const TemporaryFile said(R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 2,
+      "overlap_comm": false, "reduce_bucket_size": 1250000, "stage3_prefetch_bucket_size": 0}})");
+  const std::string ask = "--params 10M --world-size 4 --device cpu --json --config ";
+  const auto stages = [&](const TemporaryFile& file) {
+    const Finished finished = plan(ask + file.path());
+    EXPECT_EQ(finished.exit_code, 0) << finished.err;
+    return finished.out.substr(finished.out.find("\"stages\""));
+  };
+  EXPECT_EQ(stages(open), stages(said));
+  const Finished text = plan("--params 10M --world-size 4 --device cpu --config " + open.path());
+  EXPECT_NE(text.out.find("assumed: no reduce_bucket_size: 1250000"), std::string::npos)
+      << text.out;
+}
+
+TEST(PlanVerb, AccumulationCountsWhetherGivenOrDerived) {
+  const std::string sizes = R"("train_batch_size": 16, "train_micro_batch_size_per_gpu": 2)";
+  const std::string rest = R"("bf16": {"enabled": true}, "zero_optimization": {"stage": 2})";
+  const TemporaryFile derived("{" + sizes + ", " + rest + "}");
+  const TemporaryFile given("{" + sizes + R"(, "gradient_accumulation_steps": 4, )" + rest + "}");
+  const std::string ask = "--params 10M --world-size 2 --json --config ";
+  EXPECT_EQ(plan(ask + derived.path()).out, plan(ask + given.path()).out);
+}
+
+TEST(PlanVerb, NoParametersAreRefused) {
+  const Finished finished = plan("--params 0");
+  EXPECT_EQ(finished.exit_code, 2);
+  EXPECT_NE(finished.err.find("a model has parameters"), std::string::npos) << finished.err;
 }
 
 TEST(PlanVerb, RanksComeFromTheBatchSizesWhereNobodySays) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "zeroshard/config/explain.h"
@@ -33,8 +34,16 @@ inline bool is_inside(Position at, const std::vector<int>& lengths) {
 
 // Two readings of one text agree, but that strict makes errors of unknown keys.
 inline bool same_but_stricter(const ReadResult& read, const ReadResult& strict) {
-  const auto& mild = read.report.problems();
-  const auto& hard = strict.report.problems();
+  // Errors come last, so that what has become one has moved.
+  const auto by_place = [](const Report& report) {
+    std::vector<Problem> problems = report.problems();
+    std::ranges::stable_sort(problems, [](const Problem& a, const Problem& b) {
+      return std::tie(a.at, a.code, a.key, a.what) < std::tie(b.at, b.code, b.key, b.what);
+    });
+    return problems;
+  };
+  const auto mild = by_place(read.report);
+  const auto hard = by_place(strict.report);
   return std::equal(
       mild.begin(), mild.end(), hard.begin(), hard.end(), [](const Problem& a, const Problem& b) {
         const bool sharpened = a.code == Code::unknown_key && b.severity == Severity::error;
@@ -67,7 +76,9 @@ inline std::string broken_property(std::string_view text) {
     const std::string broken = broken_by_problem(problem, lengths);
     if (!broken.empty()) return broken;
   }
-  const auto earlier = [](const Problem& a, const Problem& b) { return a.at < b.at; };
+  const auto earlier = [](const Problem& a, const Problem& b) {
+    return std::tie(a.severity, a.at) < std::tie(b.severity, b.at);
+  };
   if (!std::is_sorted(problems.begin(), problems.end(), earlier)) return "problems out of order";
   const auto syntax = std::count_if(problems.begin(), problems.end(), [](const Problem& problem) {
     return problem.code == Code::syntax;

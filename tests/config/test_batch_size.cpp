@@ -110,11 +110,30 @@ TEST(BatchSize, WithoutAWorldSizeAsksWhetherAnyWouldDo) {
   }
 }
 
-TEST(BatchSize, TheRemedyNamesAUnitThatWorks) {
-  const SolvedBatch result = solve_batch(given(33, 17, 2), 2);
-  EXPECT_NE(result.what.find("33"), std::string::npos);
-  EXPECT_NE(result.remedy.find("68"), std::string::npos) << result.remedy;
-  EXPECT_TRUE(solved(68, 17, 2, 2));
+TEST(BatchSize, WhereAllThreeAreGivenTheRemedyNamesTheOnlyOneThatFits) {
+  const SolvedBatch result = solve_batch(given(128, 8, 2), 4);
+  EXPECT_EQ(result.what, "128 is not micro batch 8 x accumulation 2 x 4 ranks, which is 64");
+  EXPECT_EQ(result.remedy, "write 64, or leave one of the three sizes out");
+  EXPECT_TRUE(solved(64, 8, 2, 4));
+  EXPECT_FALSE(solved(192, 8, 2, 4)) << "no other multiple does";
+}
+
+TEST(BatchSize, WhereOneIsDerivedTheRemedyNamesAUnitThatWorks) {
+  const SolvedBatch result = solve_batch(given(33, 17, {}), 2);
+  EXPECT_EQ(result.what, "33 is less than micro batch 17 x 2 ranks");
+  EXPECT_EQ(result.remedy, "choose a multiple of 34");
+  EXPECT_EQ(solve_batch(given(35, 17, {}), 2).what,
+            "35 cannot be divided by micro batch 17 x 2 ranks");
+  EXPECT_TRUE(solved(68, 17, {}, 2));
+}
+
+TEST(BatchSize, NobodyReadsOfAnAccumulationOfZero) {
+  for (const BatchOptions& batch : {given(4, 8, {}), given(2, {}, {}), given(3, {}, 5)}) {
+    for (const SolvedBatch& result : {solve_batch(batch, 4), check_batch(batch)}) {
+      EXPECT_EQ(result.what.find(" 0"), std::string::npos) << result.what;
+    }
+  }
+  EXPECT_EQ(solve_batch(given(2, {}, {}), 4).what, "2 is less than 4 ranks");
 }
 
 TEST(BatchSize, ProductsBeyond64BitsAreRefused) {

@@ -17,9 +17,11 @@ TEST(Deprecated, CpuOffloadMovesTheOptimizerStates) {
 
 TEST(Deprecated, CpuOffloadFalseMovesNothing) {
   const ReadResult read = read_config(nested("zero_optimization.cpu_offload", "false"));
-  EXPECT_EQ(read.report.count(Severity::warning), 1U);
+  ASSERT_EQ(read.report.count(Severity::warning), 1U);
   EXPECT_FALSE(read.report.has_errors());
   EXPECT_EQ(read.config.offload.optimizer, Tier::device);
+  const std::string& remedy = read.report.problems().front().remedy;
+  EXPECT_EQ(remedy, "leave it out, which means the same") << "no advice that switches offload on";
 }
 
 TEST(Deprecated, CpuOffloadParamMovesTheParameters) {
@@ -83,7 +85,8 @@ TEST(Deprecated, OldAndNewTogetherAreAnErrorAtTheOld) {
         fmt::format(R"({{"zero_optimization": {{"stage": 3, {}}}}})", members));
   };
   EXPECT_EQ(zero(R"("cpu_offload": true, "offload_optimizer": {"device": "cpu"})"),
-            (Lines{"error contradiction zero_optimization.cpu_offload"}));
+            (Lines{"warning not_yet zero_optimization.offload_optimizer.device",
+                   "error contradiction zero_optimization.cpu_offload"}));
   EXPECT_EQ(zero(R"("offload_param": {}, "cpu_offload_param": false)"),
             (Lines{"error contradiction zero_optimization.cpu_offload_param"}));
   EXPECT_EQ(zero(R"("stage3_gather_16bit_weights_on_model_save": true,

@@ -109,7 +109,7 @@ std::optional<std::string> stored_and_shown(const Key& key, Config& config,
     ADD_FAILURE() << key.path << ": " << value << " is no JSON";
     return std::nullopt;
   }
-  if (key.store(root->members[0].value, Coercion::none, config)) return std::nullopt;
+  if (key.store(root->members[0].value, Coercion::plain, config).rejected) return std::nullopt;
   return key.show(config);
 }
 

@@ -118,7 +118,14 @@ const std::vector<Group> kReference{
      "model_parallel_size"},
     {"tensor_parallel", "autotp_size tp_overlap_comm preset_model partition_config"},
     {"pipeline", "stages partition seed_layers activation_checkpoint_interval"},
-    {"compile", "deepcompile passes"},
+    {"compile",
+     "deepcompile passes free_activation free_activation_threshold offload_activation "
+     "offload_opt_states offload_parameters double_buffer symmetric_memory debug_log "
+     "sync_before_reduce sync_after_reduce sync_before_allgather sync_after_allgather "
+     "keep_int_input_tensors keep_all_input_tensors"},
+    {"hybrid_engine",
+     "enabled max_out_tokens inference_tp_size release_inference_cache pin_parameters "
+     "tp_gather_partition_size"},
     {"zeroshard",
      "deterministic device_budget host_budget speculative_update delayed_update comm_timeout "
      "debug_poison"},

@@ -22,6 +22,32 @@ TEST(UnknownKeys, NearMissIsAnErrorThatNamesTheKnownKey) {
   }
 }
 
+TEST(UnknownKeys, TheWordsInAnotherOrderAreANearMiss) {
+  const Problem problem = only_problem(nested("zero_optimization.comm_overlap", "true"));
+  EXPECT_EQ(line_of(problem), "1:24 error unknown_key zero_optimization.comm_overlap");
+  EXPECT_EQ(problem.remedy, "did you mean \"overlap_comm\"?");
+}
+
+TEST(UnknownKeys, SomeOfTheWordsAreAHint) {
+  const Problem problem = only_problem(nested("micro_batch_per_gpu", "3"));
+  EXPECT_EQ(problem.severity, Severity::warning);
+  EXPECT_EQ(problem.remedy, "did you mean \"train_micro_batch_size_per_gpu\"?");
+  EXPECT_EQ(only_problem(nested("checkpoint.checkpoint_tag_validation", "true")).remedy,
+            "did you mean \"tag_validation\"?");
+}
+
+TEST(UnknownKeys, AreNotSentWhereTheyAreRefusedAsWell) {
+  EXPECT_EQ(only_problem(nested("fp16.fp16", "true")).remedy, "write \"enabled\": true");
+  EXPECT_EQ(only_problem(nested("fp16.scheduler", "3")).remedy,
+            "remove it, or begin it with _ to keep it as a comment");
+  EXPECT_EQ(only_problem(nested("fp16.scheduler", "{}")).remedy, "it belongs at the top level");
+}
+
+TEST(UnknownKeys, OfOtherToolsAreCalledTheirs) {
+  EXPECT_NE(only_problem(nested("zero3_init_flag", "true")).remedy.find("accelerate"),
+            std::string::npos);
+}
+
 TEST(UnknownKeys, NearMissIsSoughtInTheSameSectionOnly) {
   EXPECT_EQ(only_problem(nested("checkpoint.tag_validations", "1")).remedy,
             "did you mean \"tag_validation\"?");
@@ -35,7 +61,7 @@ TEST(UnknownKeys, AreErrorsInTypedSections) {
        {"zero_optimization", "zero_optimization.offload_param",
         "zero_optimization.offload_optimizer", "zero_optimization.leaf_module", "fp16", "bf16",
         "tensorboard", "wandb", "csv_monitor", "comet", "comms_logger", "timers.throughput",
-        "tensor_parallel", "zeroshard"}) {
+        "tensor_parallel", "compile", "hybrid_engine", "zeroshard"}) {
     const std::string path = std::string(section) + ".quux_corge_grault";
     const Lines lines = kinds_of_problems(nested(path, "1"));
     ASSERT_FALSE(lines.empty()) << section;
@@ -66,7 +92,7 @@ TEST(UnknownKeys, AreWarningsElsewhere) {
                            "data_types.quux_corge", "timers.quux_corge"}) {
     const Lines lines = kinds_of_problems(nested(path, "1"));
     ASSERT_FALSE(lines.empty()) << path;
-    EXPECT_EQ(lines.back(), std::string("warning unknown_key ") + path);
+    EXPECT_EQ(lines.front(), std::string("warning unknown_key ") + path);
   }
 }
 

@@ -29,6 +29,24 @@ void expect_rows(const std::vector<Row>& rows, const std::string& report) {
 
 TEST(Unsupported, KeysWithoutEffectWarnUnlessTheyAskForWhatIsDoneAnyway) {
   const std::string zero = "zero_optimization.";
+  expect_rows({{zero + "ignore_unused_parameters", {"true"}, {"false"}},
+               {zero + "zero_hpz_partition_size", {"1"}, {"8"}},
+               {zero + "mics_shard_size", {"-1", "0"}, {"4"}},
+               {zero + "mics_hierarchical_params_gather", {"false"}, {"true"}},
+               {zero + "override_module_apply", {"true"}, {"false"}},
+               {zero + "offload_optimizer.super_offload", {"false"}, {"true"}},
+               {"data_parallel_size", {}, {"2"}},
+               {"memory_breakdown", {"false"}, {"true"}},
+               {"dump_state", {"false"}, {"true"}},
+               {"checkpoint.load_universal", {"false"}, {"true"}},
+               {"checkpoint.use_node_local_storage", {"false"}, {"true"}},
+               {"checkpoint.writer", {}, {"{\"type\": \"FAST\"}"}},
+               {"compile.deepcompile", {"false"}, {"true"}}},
+              "warning no_effect");
+}
+
+TEST(Unsupported, KeysThatOnlyTuneAreNotedForThoseWhoAsk) {
+  const std::string zero = "zero_optimization.";
   expect_rows({{zero + "contiguous_gradients", {"true"}, {"false"}},
                {zero + "reduce_scatter", {"true"}, {"false"}},
                {zero + "use_multi_rank_bucket_allreduce", {"true"}, {"false"}},
@@ -39,14 +57,9 @@ TEST(Unsupported, KeysWithoutEffectWarnUnlessTheyAskForWhatIsDoneAnyway) {
                {zero + "stage3_module_granularity_threshold", {"0"}, {"100"}},
                {zero + "stage3_use_all_reduce_for_fetch_params", {"false"}, {"true"}},
                {zero + "stage3_allgather_sequential", {"false"}, {"true"}},
-               {zero + "ignore_unused_parameters", {"true"}, {"false"}},
                {zero + "round_robin_gradients", {"false"}, {"true"}},
-               {zero + "zero_hpz_partition_size", {"1"}, {"8"}},
-               {zero + "mics_shard_size", {"-1", "0"}, {"4"}},
-               {zero + "mics_hierarchical_params_gather", {"false"}, {"true"}},
                {zero + "memory_efficient_linear", {"true"}, {"false"}},
                {zero + "pipeline_loading_checkpoint", {"false"}, {"true"}},
-               {zero + "override_module_apply", {"true"}, {"false"}},
                {zero + "log_trace_cache_warnings", {"false"}, {"true"}},
                {zero + "save_muon_momentum_buffer_in_memory", {"false"}, {"true"}},
                {zero + "elastic_checkpoint", {"true", "false"}, {}},
@@ -55,7 +68,6 @@ TEST(Unsupported, KeysWithoutEffectWarnUnlessTheyAskForWhatIsDoneAnyway) {
                {zero + "offload_optimizer.fast_init", {"false"}, {"true"}},
                {zero + "offload_optimizer.pipeline_read", {"false"}, {"true"}},
                {zero + "offload_optimizer.pipeline_write", {"false"}, {"true"}},
-               {zero + "offload_optimizer.super_offload", {"false"}, {"true"}},
                {zero + "offload_optimizer.cpuadam_cores_perc", {}, {"0.8"}},
                {zero + "offload_optimizer.nvme_path", {}, {"\"/local_nvme\""}},
                {zero + "offload_param.buffer_count", {}, {"5"}},
@@ -69,9 +81,6 @@ TEST(Unsupported, KeysWithoutEffectWarnUnlessTheyAskForWhatIsDoneAnyway) {
                {"allgather_size", {}, {"5e8"}},
                {"seq_parallel_communication_data_type", {"\"fp32\"", "\"float\""}, {"\"bf16\""}},
                {"use_data_before_expert_parallelism", {"false"}, {"true"}},
-               {"data_parallel_size", {}, {"2"}},
-               {"memory_breakdown", {"false"}, {"true"}},
-               {"dump_state", {"false"}, {"true"}},
                {"activation_checkpointing.partition_activations", {"false"}, {"true"}},
                {"activation_checkpointing.cpu_checkpointing", {"false"}, {"true"}},
                {"activation_checkpointing.contiguous_memory_optimization", {"false"}, {"true"}},
@@ -80,13 +89,9 @@ TEST(Unsupported, KeysWithoutEffectWarnUnlessTheyAskForWhatIsDoneAnyway) {
                {"activation_checkpointing.number_checkpoints", {}, {"4"}},
                {"timers.throughput.enabled", {"true"}, {"false"}},
                {"timers.throughput.synchronized", {"true", "false"}, {}},
-               {"checkpoint.load_universal", {"false"}, {"true"}},
-               {"checkpoint.use_node_local_storage", {"false"}, {"true"}},
                {"checkpoint.parallel_write.pipeline_stage", {"false"}, {"true"}},
-               {"checkpoint.checkpoint_serialization", {"true"}, {"false"}},
-               {"checkpoint.writer", {}, {"{\"type\": \"FAST\"}"}},
-               {"compile.deepcompile", {"false"}, {"true"}}},
-              "warning no_effect");
+               {"checkpoint.checkpoint_serialization", {"true"}, {"false"}}},
+              "note no_effect");
 }
 
 TEST(Unsupported, SwitchesOfOtherServicesWarnWhenOn) {
@@ -124,9 +129,10 @@ TEST(Unsupported, KeysThatChangeResultsAreErrors) {
 }
 
 TEST(Unsupported, SectionsOfAbsentFeaturesAreReportedAsOne) {
-  for (const char* section : {"aio", "pipeline", "datastates_ckpt"}) {
+  for (const auto& [section, severity] :
+       {std::pair{"aio", "note"}, {"pipeline", "note"}, {"datastates_ckpt", "warning"}}) {
     EXPECT_EQ(kinds_of_problems(nested(section, R"({"a": 1, "b": 2})")),
-              (Lines{std::string("warning no_effect ") + section}));
+              (Lines{fmt::format("{} no_effect {}", severity, section)}));
     EXPECT_TRUE(problems_of(nested(section, "{}")).empty()) << section;
   }
   for (const char* section : {"compression_training", "weight_quantization", "quantize_training",
@@ -139,17 +145,6 @@ TEST(Unsupported, SectionsOfAbsentFeaturesAreReportedAsOne) {
 
 TEST(Unsupported, LeafModulesAreThePythonPackages) {
   EXPECT_TRUE(problems_of(nested("zero_optimization.leaf_module", R"({"names": ["a"]})")).empty());
-}
-
-TEST(Unsupported, DiskOffloadGoesToTheHostWithAWarning) {
-  const char* text = R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"},
-                                               "offload_param": {"device": "nvme"}}})";
-  EXPECT_EQ(kinds_of_problems(text),
-            (Lines{"warning no_effect zero_optimization.offload_optimizer.device",
-                   "warning no_effect zero_optimization.offload_param.device"}));
-  const Config config = read_config(text).config;
-  EXPECT_EQ(config.offload.optimizer, Tier::host);
-  EXPECT_EQ(config.offload.parameters, Tier::host);
 }
 
 TEST(Unsupported, OtherOptimizersAreErrorsAndTheirParametersNotLookedAt) {
@@ -184,7 +179,7 @@ TEST(Unsupported, VariantsOfKnownOptimizersAreErrors) {
   EXPECT_EQ(adam("\"adam_w_mode\": false"),
             (Lines{"warning no_effect optimizer.params.adam_w_mode"}));
   EXPECT_EQ(kinds_of_problems(R"({"optimizer": {"type": "Adam", "legacy_fusion": true}})"),
-            (Lines{"warning no_effect optimizer.legacy_fusion"}));
+            (Lines{"note no_effect optimizer.legacy_fusion"}));
   const auto warmup = [](int last) {
     return kinds_of_problems(fmt::format(
         R"({{"scheduler": {{"type": "WarmupLR", "params": {{"last_batch_iteration": {}}}}}}})",
@@ -196,7 +191,7 @@ TEST(Unsupported, VariantsOfKnownOptimizersAreErrors) {
 
 TEST(Unsupported, EveryMessageSaysWhatHappensInstead) {
   for (const Key& key : key_table().keys()) {
-    const bool reported = key.effect == Effect::no_effect || key.effect == Effect::changes_results;
+    const bool reported = is_reported(key.effect);
     Node yes, no;
     yes.kind = no.kind = Node::Kind::boolean;
     yes.boolean = true;

@@ -88,13 +88,13 @@ TEST(Footprint, OneRankGathersAndReducesNothing) {
 
 TEST(Footprint, MomentsFollowTheOptimizer) {
   Config config;
-  EXPECT_EQ(footprint_options(config).moments_per_parameter, 2);
+  EXPECT_EQ(footprint_options(config, 1).moments_per_parameter, 2);
   config.optimizer = SgdOptions{};
-  EXPECT_EQ(footprint_options(config).moments_per_parameter, 0);
+  EXPECT_EQ(footprint_options(config, 1).moments_per_parameter, 0);
   config.optimizer = SgdOptions{.momentum = 0.9};
-  EXPECT_EQ(footprint_options(config).moments_per_parameter, 1);
+  EXPECT_EQ(footprint_options(config, 1).moments_per_parameter, 1);
   config.optimizer = LionOptions{};
-  EXPECT_EQ(footprint_options(config).moments_per_parameter, 1);
+  EXPECT_EQ(footprint_options(config, 1).moments_per_parameter, 1);
 }
 
 TEST(Footprint, TrafficIsTheDesignsTable) {

@@ -73,9 +73,29 @@ def config(**values):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), np.float32("nan")])
 def test_a_learning_rate_that_is_no_number_is_refused(value):
-    with pytest.raises(ConfigError, match=r"\[config\] optimizer.params.lr is not finite: (nan|inf); write a number"):
+    with pytest.raises(ConfigError, match=r'\[config\] optimizer.params.lr = "(nan|inf)": expected a number of at least 0'):
         config(optimizer={"type": "Adam", "params": {"lr": value}})
-    assert config(steps_per_print=float("inf")).parsed.steps_per_print is None
+
+
+def test_infinity_is_never_and_without_limit():
+    assert config(steps_per_print=float("inf")).parsed.steps_per_print == 2**63 - 1, "more steps than any run has"
+    assert config(gradient_clipping=float("inf")).parsed.gradient_clipping == 0, "which is no clipping"
+
+
+def test_a_dictionary_has_no_lines_and_a_warning_is_called_one_once(capfd):
+    config(moe=1, zz=2, zero_optimization={"allgather_bucket_size": 1e8, "offload_optimizer": {"device": "cpu"}})
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2, "one for each kind, and none for a key that changes nothing"
+    assert "config: [config] moe = 1, zz = 2: unknown key" in lines[0]
+    assert "offload_optimizer.device" in lines[1] and "not in this version yet" in lines[1]
+    assert all(line.count("warning") == 1 for line in lines)
+    with pytest.raises(ConfigError, match=r"config: error: \[config\] fp16.enabled = 7: expected true or false"):
+        config(fp16={"enabled": 7})
+
+
+def test_values_as_people_write_them():
+    found = config(zero_allow_untested_optimizer=1, log_level="ERROR", gradient_clipping="1.5", steps_per_print="10", prescale_gradients=0)
+    assert found.parsed.gradient_clipping == 1.5 and found.parsed.steps_per_print == 10
 
 
 def test_other_people_s_numbers_are_numbers():

@@ -3,10 +3,12 @@
 #include <string>
 #include <variant>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/run_program.h"
 #include "zeroshard/base/error.h"
+#include "zeroshard/planner/footprint.h"
 #include "zeroshard/trainer/run_settings.h"
 
 namespace zeroshard {
@@ -71,12 +73,27 @@ TEST(RunSettings, OneRankHasNothingToChooseForCommunication) {
   EXPECT_FALSE(assumes(resolve_run({}, {}), "overlap_comm"));
 }
 
-TEST(RunSettings, OffloadIsWarnedAboutAndLeftOut) {
+TEST(RunSettings, WhatIsNotThereYetIsLeftOut) {
   const RunSettings run = run_with(
-      R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})", {});
-  ASSERT_EQ(run.warnings.size(), 1U);
-  EXPECT_NE(run.warnings.front().find("offload_optimizer"), std::string::npos);
+      R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+          "zeroshard": {"device_budget": "1GiB"}})",
+      {});
   EXPECT_EQ(run.config.offload.optimizer, Tier::device);
+  EXPECT_EQ(run.config.zero.device_budget_bytes, std::nullopt);
+}
+
+// The engine keeps G in fp32 where micro-steps add up in it, whoever has said how many there are.
+TEST(RunSettings, TheGradientIsPlannedAlikeWhereAccumulationIsGivenAndDerived) {
+  const auto gradients = [](const std::string& accumulation) {
+    const RunSettings run =
+        run_with(fmt::format(R"({{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, {}
+                         "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": 2}}}})",
+                             accumulation),
+                 {.world_size = 2});
+    return footprint(layout_of(run, 2), footprint_options(run.config, run.batch.accumulation))
+        .bytes(Category::gradients, Tier::device);
+  };
+  EXPECT_EQ(gradients(""), gradients(R"("gradient_accumulation_steps": 2,)"));
 }
 
 TEST(RunSettings, ASchedulesLengthIsTheRuns) {

@@ -1,6 +1,7 @@
 #include "zeroshard/config/batch_size.h"
 
 #include <limits>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -15,6 +16,28 @@ bool fits(std::int64_t a, std::int64_t b) {
 
 std::string product_remedy(std::int64_t unit) {
   return fmt::format("choose a multiple of {}", unit);
+}
+
+// What was given, in the order of the product: "micro batch 8 x 4 ranks".
+std::string factors(const BatchOptions& batch, std::optional<std::int64_t> ranks = std::nullopt) {
+  std::vector<std::string> given;
+  if (batch.micro_per_rank) given.push_back(fmt::format("micro batch {}", *batch.micro_per_rank));
+  if (batch.accumulation) given.push_back(fmt::format("accumulation {}", *batch.accumulation));
+  if (ranks) given.push_back(fmt::format("{} rank{}", *ranks, *ranks == 1 ? "" : "s"));
+  return fmt::format("{}", fmt::join(given, " x "));
+}
+
+// Why the sizes do not fit: all three are given, and only one batch does; or the third would have
+// to be a fraction.
+SolvedBatch unsolved(const BatchOptions& batch, std::int64_t product, std::int64_t ranks) {
+  const std::string made = factors(batch, ranks);
+  if (batch.micro_per_rank && batch.accumulation) {
+    return {std::nullopt, fmt::format("{} is not {}, which is {}", *batch.train, made, product),
+            fmt::format("write {}, or leave one of the three sizes out", product)};
+  }
+  const char* relation = *batch.train < product ? "is less than" : "cannot be divided by";
+  return {std::nullopt, fmt::format("{} {} {}", *batch.train, relation, made),
+          product_remedy(product)};
 }
 
 SolvedBatch too_large() {
@@ -43,10 +66,7 @@ SolvedBatch solve_batch(const BatchOptions& batch, int world_size) {
   if (!fits(given, steps) || !fits(given * steps, ranks)) return too_large();
   sizes.train = sizes.micro_per_rank * sizes.accumulation * ranks;
   if (!batch.train || *batch.train == sizes.train) return {sizes};
-  return {std::nullopt,
-          fmt::format("{} is not micro batch {} x accumulation {} x {} rank{}", *batch.train,
-                      sizes.micro_per_rank, sizes.accumulation, ranks, ranks == 1 ? "" : "s"),
-          product_remedy(given * steps * ranks)};
+  return unsolved(batch, given * steps * ranks, ranks);
 }
 
 SolvedBatch check_batch(const BatchOptions& batch) {
@@ -56,8 +76,7 @@ SolvedBatch check_batch(const BatchOptions& batch) {
   if (!fits(micro, steps)) return too_large();
   if (*batch.train % (micro * steps) == 0) return {};
   return {std::nullopt,
-          fmt::format("no number of ranks makes {} from micro batch {} x accumulation {}",
-                      *batch.train, micro, steps),
+          fmt::format("no number of ranks makes {} from {}", *batch.train, factors(batch)),
           product_remedy(micro * steps)};
 }
 

@@ -21,9 +21,16 @@ namespace zeroshard::config {
 enum class Effect {
   supported,        // what its meaning says
   detail,           // belongs to a feature whose own switch is reported
-  no_effect,        // tunes or concerns something ZeroShard does another way: a warning
+  tuning,           // tunes something ZeroShard does another way, with equal results: a note
+  no_effect,        // asks for something that is not done here: a warning
+  not_yet,          // a later version will do it, and leaving it out keeps results: a warning
   changes_results,  // a feature ZeroShard lacks, and leaving it out changes results: an error
 };
+
+// Whether asking for it is reported.
+constexpr bool is_reported(Effect effect) {
+  return effect != Effect::supported && effect != Effect::detail;
+}
 
 // Why a value was not taken.
 struct Rejected {
@@ -31,7 +38,15 @@ struct Rejected {
   std::string expected;  // "a number above 0"
 };
 
-using Stored = std::optional<Rejected>;  // nothing: it was taken
+// What became of a value: taken, perhaps with something odd about it, or rejected.
+struct Stored {
+  std::optional<Rejected> rejected = std::nullopt;
+  std::string odd = {};
+};
+
+inline Stored reject(Code code, std::string expected) {
+  return {Rejected{code, std::move(expected)}};
+}
 
 struct Key {
   std::string path;  // dotted
@@ -45,6 +60,7 @@ struct Key {
   std::vector<std::string> old_spellings = {};  // likewise, deprecated
   std::string successor = {};      // sibling that replaces this key, where it is deprecated
   std::string fixed_default = {};  // shown where no option holds the default
+  std::string infinity = {};       // the value that infinity stands for, where it is accepted
   bool required = false;
 
   // Checks the value and, where an option holds it, stores it.
@@ -53,6 +69,10 @@ struct Key {
   std::function<std::string(const Config&)> show = {};
   // Whether this value asks for nothing that ZeroShard does not do anyway.
   std::function<bool(const Node&, Coercion)> harmless = {};
+  // Whether it is the default, for keys that no option holds.
+  std::function<bool(const Node&, Coercion)> at_default = {};
+  // Copies the option from one Config to another; empty where no option holds it.
+  std::function<void(const Config& from, Config& to)> copy = {};
 
   std::string name() const { return path.substr(path.rfind('.') + 1); }
   bool applies_to(const std::string& kind) const;
@@ -63,6 +83,9 @@ struct Key {
   Key& formerly(std::string name);
   Key& for_kinds(std::vector<std::string> kinds);
   Key& must_be_given();
+  Key& infinity_is(std::string value);
+  // Marks an option that is read and not carried out yet: any value but the default is reported.
+  Key& not_yet(std::string what_happens);
 };
 
 // The bounds of a number; `above_min` leaves the minimum itself out.
@@ -74,6 +97,7 @@ struct Limits {
   bool allows(double value) const {
     return value <= max && (above_min ? value > min : value >= min);
   }
+  bool any() const { return min == Limits{}.min && max == Limits{}.max; }
   // "an integer of at least 0"
   std::string expected(const std::string& type) const;
 };
@@ -94,17 +118,22 @@ const T* number_in(const std::optional<T>& value) {
   return value ? &*value : nullptr;
 }
 
-// Why a parsed value is not taken, if it is not.
+// What becomes of a parsed value. A wrong type is told the range as well, where there is one.
 template <typename T>
-Stored rejected(const Parsed<T>& parsed, const Limits& limits) {
-  if (!parsed.value) return Rejected{Code::wrong_type, parsed.expected};
+Stored judge(const Parsed<T>& parsed, const Limits& limits) {
+  const std::string name = ValueType<T>::name();
+  if (!parsed.value) {
+    const bool type_alone = parsed.expected == "a number" || parsed.expected == "a whole number";
+    const bool ranged = type_alone && !limits.any();
+    return reject(Code::wrong_type, ranged ? limits.expected(name) : parsed.expected);
+  }
   if constexpr (requires { limits.allows(static_cast<double>(*number_in(*parsed.value))); }) {
     const auto* number = number_in(*parsed.value);
     if (number != nullptr && !limits.allows(static_cast<double>(*number))) {
-      return Rejected{Code::out_of_range, limits.expected(ValueType<T>::name())};
+      return reject(Code::out_of_range, limits.expected(name));
     }
   }
-  return std::nullopt;
+  return {std::nullopt, parsed.odd};
 }
 
 // The option of a Config that a key is held by, as option() wants it.
@@ -118,13 +147,17 @@ Key option(std::string path, Field field, std::string meaning, Limits limits = {
   Key key{.path = std::move(path), .type = ValueType<T>::name(), .meaning = std::move(meaning)};
   key.store = [field, limits](const Node& node, Coercion coercion, Config& config) -> Stored {
     auto parsed = ValueType<T>::parse(node, coercion);
-    if (Stored reason = rejected<T>(parsed, limits)) return reason;
-    field(config) = std::move(*parsed.value);
-    return std::nullopt;
+    Stored stored = judge<T>(parsed, limits);
+    if (!stored.rejected) field(config) = std::move(*parsed.value);
+    return stored;
   };
-  // show() never writes; the field accessors are written once, for both uses.
+  // show() and copy() never write to the source; the field accessors are written once, for both
+  // uses.
   key.show = [field](const Config& config) {
     return ValueType<T>::show(field(const_cast<Config&>(config)));
+  };
+  key.copy = [field](const Config& from, Config& to) {
+    field(to) = field(const_cast<Config&>(from));
   };
   return key;
 }
@@ -146,7 +179,11 @@ Key absent(std::string path, std::string meaning, Absent row) {
   key.instead = std::move(row.instead);
   key.fixed_default = std::move(row.default_value);
   key.store = [limits = row.limits](const Node& node, Coercion coercion, Config&) -> Stored {
-    return rejected<T>(ValueType<T>::parse(node, coercion), limits);
+    return judge<T>(ValueType<T>::parse(node, coercion), limits);
+  };
+  key.at_default = [value = key.fixed_default](const Node& node, Coercion coercion) {
+    const auto parsed = ValueType<T>::parse(node, coercion);
+    return parsed.value && ValueType<T>::show(*parsed.value) == value;
   };
   key.harmless = [values = std::move(row.harmless)](const Node& node, Coercion coercion) {
     const auto parsed = ValueType<T>::parse(node, coercion);

@@ -6,12 +6,6 @@
 namespace zeroshard::config {
 namespace {
 
-bool same_but_for_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
-}
-
 bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -115,6 +109,12 @@ std::string KeyTable::default_of(const Key& key) const {
 const KeyTable& key_table() {
   static const KeyTable table = build_table();
   return table;
+}
+
+bool same_but_for_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
 }
 
 std::string_view parent_of(std::string_view path) {

@@ -77,6 +77,8 @@ void add_checkpoint_keys(KeyTable& table);
 void add_absent_keys(KeyTable& table);
 void add_own_keys(KeyTable& table);
 
+bool same_but_for_case(std::string_view a, std::string_view b);
+
 // Path arithmetic: "a.b.c" -> "a.b" and "c".
 std::string_view parent_of(std::string_view path);
 std::string_view leaf_of(std::string_view path);

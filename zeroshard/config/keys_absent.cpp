@@ -56,25 +56,50 @@ void add_result_changers(KeyTable& table) {
 void add_idle_sections(KeyTable& table) {
   const auto effect = Effect::no_effect;
   add_switched(table, "autotuning", "a search over configs", effect, "use zeroshard plan");
-  add_switched(table, "hybrid_engine", "faster generation in RLHF", effect,
-               "generation runs on the training weights");
   add_switched(table, "nebula", "another checkpoint service", effect, "checkpoints are our own");
   add_whole(table, "datastates_ckpt", "another checkpoint writer", effect,
             "checkpoints are our own");
-  add_whole(table, "aio", "requests of offload to disk", effect,
+  add_whole(table, "aio", "requests of offload to disk", Effect::tuning,
             "offload to disk is not available");
-  add_whole(table, "pipeline", "pipeline parallelism", effect,
+  add_whole(table, "pipeline", "pipeline parallelism", Effect::tuning,
             "it matters to PipelineModule only, which is not available");
+}
+
+// Sections in which DeepSpeed knows every key, and refuses others.
+void add_checked_sections(KeyTable& table) {
+  const auto details = [&](const std::string& section, std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      table.add(absent<Anything>(section + "." + name, "for when it is on",
+                                 {.effect = Effect::detail, .default_value = "null"}));
+    }
+  };
   table.add(
-      Section{.path = "compile", .meaning = "DeepCompile", .unknown_keys = UnknownKeys::free});
+      Section{.path = "compile", .meaning = "DeepCompile", .unknown_keys = UnknownKeys::refused});
   table.add(absent<bool>(
       "compile.deepcompile", "compile the model with its communication",
       {.default_value = "false", .instead = "the model runs as it is", .harmless = {"false"}}));
+  details("compile",
+          {"passes", "free_activation", "free_activation_threshold", "offload_activation",
+           "offload_opt_states", "offload_parameters", "double_buffer", "symmetric_memory",
+           "debug_log", "sync_before_reduce", "sync_after_reduce", "sync_before_allgather",
+           "sync_after_allgather", "keep_int_input_tensors", "keep_all_input_tensors"});
+  table.add(Section{.path = "hybrid_engine",
+                    .meaning = "faster generation in RLHF",
+                    .unknown_keys = UnknownKeys::refused});
+  table.add(absent<bool>("hybrid_engine.enabled", "turn it on",
+                         {.default_value = "false",
+                          .instead = "generation runs on the training weights",
+                          .harmless = {"false"}}));
+  details("hybrid_engine", {"max_out_tokens", "inference_tp_size", "release_inference_cache",
+                            "pin_parameters", "tp_gather_partition_size"});
 }
 
 Key idle_switch(const char* path, const char* meaning, const char* instead) {
   return absent<bool>(path, meaning,
-                      {.default_value = "false", .instead = instead, .harmless = {"false"}});
+                      {.effect = Effect::tuning,
+                       .default_value = "false",
+                       .instead = instead,
+                       .harmless = {"false"}});
 }
 
 void add_idle_keys(KeyTable& table) {
@@ -82,11 +107,13 @@ void add_idle_keys(KeyTable& table) {
   table.add(idle_switch("graph_harvesting", "CUDA graphs of the update", "the update is one pass"));
   table.add(idle_switch("use_data_before_expert_parallelism", "order of groups for experts",
                         "there are no expert groups"));
-  table.add(absent<std::int64_t>(
-      "allgather_size", "for zero_optimization as a bare boolean",
-      {.default_value = "500000000", .instead = "parameters are gathered unit by unit"}));
+  table.add(absent<std::int64_t>("allgather_size", "for zero_optimization as a bare boolean",
+                                 {.effect = Effect::tuning,
+                                  .default_value = "500000000",
+                                  .instead = "parameters are gathered unit by unit"}));
   table.add(absent<DType>("seq_parallel_communication_data_type", "for sequence parallelism",
-                          {.default_value = "\"fp32\"",
+                          {.effect = Effect::tuning,
+                           .default_value = "\"fp32\"",
                            .instead = "there is no sequence parallelism",
                            .harmless = {"\"fp32\""}}));
   table.add(
@@ -106,6 +133,7 @@ void add_idle_keys(KeyTable& table) {
 void add_absent_keys(KeyTable& table) {
   add_result_changers(table);
   add_idle_sections(table);
+  add_checked_sections(table);
   add_idle_keys(table);
 }
 

@@ -20,7 +20,8 @@ void add_batch_keys(KeyTable& table) {
                           .harmless = {"true"}}));
 
   table.add(option("gradient_clipping", ZS_FIELD(precision.gradient_clipping),
-                   "global L2 norm to clip gradients to; 0: no clipping", kNotNegative));
+                   "global L2 norm to clip gradients to; 0: no clipping", kNotNegative)
+                .infinity_is("0"));
   table.add(option("communication_data_type", ZS_FIELD(precision.communication_data_type),
                    "dtype gradients travel in; null: the model's"));
   table.add(option("prescale_gradients", ZS_FIELD(precision.prescale_gradients),
@@ -34,7 +35,8 @@ void add_batch_keys(KeyTable& table) {
                                  .instead = "gradients are averaged; scale the loss for a sum",
                                  .harmless = {"\"mean\"", "\"MEAN\"", "\"Mean\""}}));
   table.add(absent<bool>("sparse_gradients", "reduce embedding gradients by rows",
-                         {.default_value = "false",
+                         {.effect = Effect::tuning,
+                          .default_value = "false",
                           .instead = "all gradients are reduced densely, with equal results",
                           .harmless = {"false"}}));
 }

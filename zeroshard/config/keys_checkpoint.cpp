@@ -10,15 +10,19 @@ void add_activation_checkpointing(KeyTable& table) {
   table.add(Section{.path = section, .meaning = "for deepspeed.checkpointing only"});
   const auto add = [&](const char* name, const char* meaning) {
     table.add(absent<bool>(section + "." + name, meaning,
-                           {.default_value = "false", .instead = instead, .harmless = {"false"}}));
+                           {.effect = Effect::tuning,
+                            .default_value = "false",
+                            .instead = instead,
+                            .harmless = {"false"}}));
   };
   add("partition_activations", "split checkpoints over model-parallel ranks");
   add("contiguous_memory_optimization", "checkpoints in one buffer");
   add("synchronize_checkpoint_boundary", "synchronise the device at each");
   add("profile", "time each");
   add("cpu_checkpointing", "checkpoints on the host");
-  table.add(absent<std::int64_t>(section + ".number_checkpoints", "how many there will be",
-                                 {.default_value = "null", .instead = instead}));
+  table.add(absent<std::int64_t>(
+      section + ".number_checkpoints", "how many there will be",
+      {.effect = Effect::tuning, .default_value = "null", .instead = instead}));
 }
 
 }  // namespace
@@ -38,12 +42,15 @@ void add_checkpoint_keys(KeyTable& table) {
                           .harmless = {"false"}}));
   table.add(Section{.path = "checkpoint.parallel_write", .meaning = "for pipeline parallelism"});
   table.add(absent<bool>("checkpoint.parallel_write.pipeline_stage", "stages write in parallel",
-                         {.default_value = "false",
+                         {.effect = Effect::tuning,
+                          .default_value = "false",
                           .instead = "all ranks always write in parallel",
                           .harmless = {"false"}}));
-  table.add(absent<bool>(
-      "checkpoint.checkpoint_serialization", "torch's zip format",
-      {.default_value = "true", .instead = "files are safetensors", .harmless = {"true"}}));
+  table.add(absent<bool>("checkpoint.checkpoint_serialization", "torch's zip format",
+                         {.effect = Effect::tuning,
+                          .default_value = "true",
+                          .instead = "files are safetensors",
+                          .harmless = {"true"}}));
   table.add(absent<Anything>("checkpoint.writer", "another writer",
                              {.default_value = "null", .instead = "there is one writer"}));
   add_activation_checkpointing(table);

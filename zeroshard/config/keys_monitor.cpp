@@ -67,29 +67,33 @@ void add_profiling(KeyTable& table) {
   table.add(Section{.path = "timers.throughput",
                     .meaning = "samples per second",
                     .unknown_keys = UnknownKeys::refused});
-  table.add(absent<bool>(
-      "timers.throughput.enabled", "measure it",
-      {.default_value = "true", .instead = "throughput is always measured", .harmless = {"true"}}));
+  table.add(absent<bool>("timers.throughput.enabled", "measure it",
+                         {.effect = Effect::tuning,
+                          .default_value = "true",
+                          .instead = "throughput is always measured",
+                          .harmless = {"true"}}));
   table.add(detail("timers.throughput.synchronized", "wait for the device first", "true"));
 }
 
 }  // namespace
 
 void add_monitor_keys(KeyTable& table) {
+  // accelerate writes infinity for never; no run has so many steps.
   table.add(option("steps_per_print", ZS_FIELD(monitor.steps_per_print),
-                   "steps between progress lines; null: the command decides", kAtLeastOne));
+                   "steps between progress lines; null: the command decides; \"inf\": never",
+                   kAtLeastOne)
+                .infinity_is("9223372036854775807"));
   table.add(option("wall_clock_breakdown", ZS_FIELD(monitor.wall_clock_breakdown),
                    "time forward, backward and step"));
   Key log_level = option("log_level", ZS_FIELD(monitor.log_level),
                          "debug, info, warning, error or critical; null: --log-level");
   log_level.store = [](const Node& node, Coercion, Config& config) -> Stored {
     for (const char* level : {"debug", "info", "warning", "error", "critical"}) {
-      if (!node.is(Node::Kind::text) || node.text != level) continue;
+      if (!node.is(Node::Kind::text) || !same_but_for_case(node.text, level)) continue;
       config.monitor.log_level = level;
-      return std::nullopt;
+      return {};
     }
-    return Rejected{Code::wrong_type,
-                    "\"debug\", \"info\", \"warning\", \"error\" or \"critical\""};
+    return reject(Code::wrong_type, "\"debug\", \"info\", \"warning\", \"error\" or \"critical\"");
   };
   table.add(std::move(log_level));
   table.add(no_effect_switch("memory_breakdown", "print memory by phase",

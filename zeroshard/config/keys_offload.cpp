@@ -1,32 +1,47 @@
 // offload_optimizer, offload_param and what preceded them.
 #include "zeroshard/config/key_table.h"
+#include "zeroshard/config/not_yet.h"
 
 namespace zeroshard::config {
 namespace {
 
 constexpr const char* kDiskOnly = "it concerns offload to disk, which is not available";
+constexpr const char* kStays = "all states stay on the device, with the same results";
 
 Key disk_only_number(const std::string& path, const char* meaning, const char* default_value) {
-  return absent<std::int64_t>(path, meaning,
-                              {.default_value = default_value, .instead = kDiskOnly});
+  return absent<std::int64_t>(
+      path, meaning,
+      {.effect = Effect::tuning, .default_value = default_value, .instead = kDiskOnly});
 }
 
 Key disk_only_switch(const std::string& path, const char* meaning) {
   return absent<bool>(path, meaning,
-                      {.default_value = "false", .instead = kDiskOnly, .harmless = {"false"}});
+                      {.effect = Effect::tuning,
+                       .default_value = "false",
+                       .instead = kDiskOnly,
+                       .harmless = {"false"}});
+}
+
+// A detail of offload: without a device to offload to it asks for nothing.
+Key detail_of_offload(Key key) {
+  key.effect = Effect::detail;
+  return key;
 }
 
 // What both sections say: the tier, and how its memory is held.
 void add_tier(KeyTable& table, const std::string& section, Tier OffloadOptions::*tier,
               bool OffloadOptions::*pin, const char* devices) {
-  table.add(option(
-      section + ".device", [tier](Config & config) -> auto& { return config.offload.*tier; },
-      devices));
-  table.add(option(
+  table.add(
+      option(
+          section + ".device", [tier](Config & config) -> auto& { return config.offload.*tier; },
+          devices)
+          .not_yet(kStays));
+  table.add(detail_of_offload(option(
       section + ".pin_memory", [pin](Config & config) -> auto& { return config.offload.*pin; },
-      "page-locked host memory"));
-  table.add(absent<std::string>(section + ".nvme_path", "directory for offload to disk",
-                                {.default_value = "null", .instead = kDiskOnly}));
+      "page-locked host memory")));
+  table.add(absent<std::string>(
+      section + ".nvme_path", "directory for offload to disk",
+      {.effect = Effect::tuning, .default_value = "null", .instead = kDiskOnly}));
 }
 
 void add_offload_optimizer(KeyTable& table) {
@@ -36,18 +51,20 @@ void add_offload_optimizer(KeyTable& table) {
                     .unknown_keys = UnknownKeys::refused});
   add_tier(table, section, &OffloadOptions::optimizer, &OffloadOptions::pin_optimizer_memory,
            "none: on the device; cpu: on the host, at any stage");
-  table.add(option(section + ".ratio", ZS_FIELD(offload.optimizer_ratio),
-                   "share of the states that leaves the device", {.min = 0, .max = 1}));
+  table.add(detail_of_offload(option(section + ".ratio", ZS_FIELD(offload.optimizer_ratio),
+                                     "share of the states that leaves the device",
+                                     {.min = 0, .max = 1})));
   table.add(disk_only_number(section + ".buffer_count", "buffers of offload to disk", "4"));
   table.add(disk_only_switch(section + ".pipeline_read", "read ahead while updating"));
   table.add(disk_only_switch(section + ".pipeline_write", "write behind while updating"));
   table.add(disk_only_switch(section + ".fast_init", "build masters from swapped files"));
   table.add(absent<bool>(section + ".super_offload", "update in another process during backward",
                          {.default_value = "false",
-                          .instead = "see zeroshard.speculative_update",
+                          .instead = "it needs offload, which is not in this version yet",
                           .harmless = {"false"}}));
-  table.add(absent<double>(section + ".cpuadam_cores_perc", "share of cores for super_offload",
-                           {.default_value = "0.8", .instead = "all usable cores update"}));
+  table.add(absent<double>(
+      section + ".cpuadam_cores_perc", "share of cores for super_offload",
+      {.effect = Effect::tuning, .default_value = "0.8", .instead = "all usable cores update"}));
 }
 
 void add_offload_param(KeyTable& table) {
@@ -68,12 +85,13 @@ Key old_switch(const char* name, Tier OffloadOptions::*tier, const char* success
       std::string("zero_optimization.") + name, std::string("deprecated: see ") + successor,
       {.effect = Effect::detail,
        .default_value = "false",
-       .instead = std::string("write \"") + successor + "\": {\"device\": \"cpu\"}"});
+       .instead = std::string("write \"") + successor + "\": {\"device\": \"cpu\"}, which is " +
+                  kNotYet + ": " + kStays});
   key.store = [tier](const Node& node, Coercion coercion, Config& config) -> Stored {
     const auto parsed = ValueType<bool>::parse(node, coercion);
-    if (!parsed.value) return Rejected{Code::wrong_type, parsed.expected};
+    if (!parsed.value) return reject(Code::wrong_type, parsed.expected);
     if (*parsed.value) config.offload.*tier = Tier::host;
-    return std::nullopt;
+    return {};
   };
   key.old_spellings = {name};
   key.successor = successor;

@@ -94,7 +94,8 @@ void add_optimizer_keys(KeyTable& table) {
   table.add(absent<std::string>("optimizer.type", "Adam, AdamW, SGD, Lion or Adagrad",
                                 {.effect = Effect::supported, .default_value = "null"}));
   table.add(absent<bool>("optimizer.legacy_fusion", "old fused fp16 Adam step at stage 0",
-                         {.default_value = "false",
+                         {.effect = Effect::tuning,
+                          .default_value = "false",
                           .instead = "there is one Adam for every stage",
                           .harmless = {"false"}}));
   table.add(Section{.path = "optimizer.params",

@@ -26,17 +26,19 @@ Key budget(const char* name, std::optional<std::int64_t> ZeroOptions::*bytes, co
     try {
       if (sizelike) {
         config.zero.*bytes = parse_bytes(node.text);
-        return std::nullopt;
+        return {};
       }
     } catch (const ConfigError&) {
       // Reported by the caller, with the key and the place.
     }
-    return Rejected{Code::wrong_type, "a size such as \"10GiB\""};
+    return reject(Code::wrong_type, "a size such as \"10GiB\"");
   };
   key.show = [bytes](const Config& config) {
     const auto& value = config.zero.*bytes;
     return value ? exact_size(*value) : "null";
   };
+  key.copy = [bytes](const Config& from, Config& to) { to.zero.*bytes = from.zero.*bytes; };
+  key.not_yet("memory is filled as the configuration says, with the same results");
   return key;
 }
 
@@ -52,10 +54,18 @@ void add_own_keys(KeyTable& table) {
                    "fill the device to there, spill the rest to the host"));
   table.add(budget("host_budget", &ZeroOptions::host_budget_bytes,
                    "fill the host to there, refuse what needs more"));
-  table.add(option("zeroshard.speculative_update", ZS_FIELD(zero.speculative_update),
-                   "start host updates before the norm is known, with exact undo; null: auto"));
-  table.add(option("zeroshard.delayed_update", ZS_FIELD(zero.delayed_update),
-                   "update one step late; overlaps fully, changes results"));
+  Key speculative = option("zeroshard.speculative_update", ZS_FIELD(zero.speculative_update),
+                           "start host updates before the norm is known; null: auto")
+                        .not_yet("nothing is updated on the host, so nothing has to start early");
+  speculative.harmless = [](const Node& node, Coercion coercion) {
+    return ValueType<bool>::parse(node, coercion).value == false;
+  };
+  table.add(std::move(speculative));
+  Key delayed = option("zeroshard.delayed_update", ZS_FIELD(zero.delayed_update),
+                       "update one step late; overlaps fully, changes results")
+                    .not_yet("leave it out: every update is then done in its own step");
+  delayed.effect = Effect::changes_results;
+  table.add(std::move(delayed));
   table.add(option("zeroshard.comm_timeout", ZS_FIELD(comm.timeout),
                    "after which a stuck peer is an error"));
   table.add(option("zeroshard.debug_poison", ZS_FIELD(zero.debug_poison),

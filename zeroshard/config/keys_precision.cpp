@@ -4,6 +4,20 @@
 namespace zeroshard::config {
 namespace {
 
+// Older versions of DeepSpeed took fractions here, and files have them: a scale below 1 helps
+// nobody, so that such a limit is as good as 1.
+Key min_loss_scale() {
+  Key key = option("fp16.min_loss_scale", ZS_FIELD(precision.fp16.min_loss_scale),
+                   "the dynamic scale never falls below", kNotNegative);
+  key.store = [whole = key.store](const Node& node, Coercion coercion, Config& config) -> Stored {
+    const auto number = ValueType<double>::parse(node, coercion).value;
+    if (!number || *number <= 0.0 || *number >= 1.0) return whole(node, coercion, config);
+    config.precision.fp16.min_loss_scale = 1;
+    return {std::nullopt, "read as 1"};
+  };
+  return key;
+}
+
 void add_fp16(KeyTable& table) {
   table.add(Section{.path = "fp16",
                     .meaning = "half precision with loss scaling",
@@ -22,8 +36,7 @@ void add_fp16(KeyTable& table) {
                    "overflows before the scale halves", kAtLeastOne));
   table.add(option("fp16.consecutive_hysteresis", ZS_FIELD(precision.fp16.consecutive_hysteresis),
                    "a good step refills the hysteresis"));
-  table.add(option("fp16.min_loss_scale", ZS_FIELD(precision.fp16.min_loss_scale),
-                   "the dynamic scale never falls below", kNotNegative));
+  table.add(min_loss_scale());
   table.add(absent<bool>("fp16.fp16_master_weights_and_grads", "masters and gradients in fp16",
                          {.effect = Effect::changes_results,
                           .default_value = "false",
@@ -41,7 +54,8 @@ void add_bf16(KeyTable& table) {
   table.add(option("bf16.check_grad_overflow", ZS_FIELD(precision.bf16.check_grad_overflow),
                    "skip a step whose gradients are not finite"));
   table.add(absent<bool>("bf16.immediate_grad_update", "accumulate inside the gradient hook",
-                         {.default_value = "false",
+                         {.effect = Effect::tuning,
+                          .default_value = "false",
                           .instead = "gradients are always accumulated as they arrive",
                           .harmless = {"false"}}));
   table.add(absent<bool>("bf16.bf16_master_weights_and_grads", "masters and gradients in bf16",

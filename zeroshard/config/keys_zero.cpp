@@ -14,7 +14,7 @@ void add_sharding(KeyTable& table) {
   table.add(option("zero_optimization.overlap_comm", ZS_FIELD(zero.overlap_comm),
                    "communicate while computing; null: where parameters are sharded"));
   table.add(option("zero_optimization.reduce_bucket_size", ZS_FIELD(zero.reduce_bucket_numel),
-                   "gradient elements reduced as one group", kNotNegative));
+                   "gradient elements reduced as one group", kAtLeastOne));
   table.add(option("zero_optimization.load_from_fp32_weights",
                    ZS_FIELD(checkpoint.load_from_fp32_weights),
                    "on load, masters come from the stored fp32 and not from the 16-bit copy"));
@@ -45,7 +45,17 @@ void add_gathering(KeyTable& table) {
 Key always(std::string name, std::string meaning, bool what_we_do, std::string instead) {
   const std::string value = what_we_do ? "true" : "false";
   return absent<bool>("zero_optimization." + std::move(name), std::move(meaning),
-                      {.default_value = value, .instead = std::move(instead), .harmless = {value}});
+                      {.effect = Effect::tuning,
+                       .default_value = value,
+                       .instead = std::move(instead),
+                       .harmless = {value}});
+}
+
+// The same for a switch whose other position somebody would miss.
+Key always_and_missed(std::string name, std::string meaning, bool what_we_do, std::string instead) {
+  Key key = always(std::move(name), std::move(meaning), what_we_do, std::move(instead));
+  key.effect = Effect::no_effect;
+  return key;
 }
 
 void add_tuning(KeyTable& table) {
@@ -59,40 +69,45 @@ void add_tuning(KeyTable& table) {
                    "updated parameters are always all-gathered"));
   table.add(absent<std::int64_t>("zero_optimization.allgather_bucket_size",
                                  "elements per gather of updated parameters",
-                                 {.default_value = "500000000",
+                                 {.effect = Effect::tuning,
+                                  .default_value = "500000000",
                                   .instead = "parameters are gathered unit by unit",
                                   .limits = kNotNegative}));
   table.add(absent<std::int64_t>("zero_optimization.sub_group_size",
                                  "elements updated per optimizer sub-step",
-                                 {.default_value = "1000000000",
+                                 {.effect = Effect::tuning,
+                                  .default_value = "1000000000",
                                   .instead = "the update runs unit by unit",
                                   .limits = kNotNegative}));
   table.add(absent<std::int64_t>("zero_optimization.stage3_max_reuse_distance",
                                  "keep a parameter that is used again within this many elements",
-                                 {.default_value = "1000000000",
+                                 {.effect = Effect::tuning,
+                                  .default_value = "1000000000",
                                   .instead = "a unit is released as soon as it was used",
                                   .limits = kNotNegative})
                 .alias("max_reuse_distance"));
-  table.add(
-      absent<std::int64_t>(
-          "zero_optimization.stage3_module_granularity_threshold",
-          "treat small modules as one unit",
-          {.default_value = "0", .instead = "units are found from the model", .harmless = {"0"}})
-          .alias("module_granularity_threshold"));
+  table.add(absent<std::int64_t>("zero_optimization.stage3_module_granularity_threshold",
+                                 "treat small modules as one unit",
+                                 {.effect = Effect::tuning,
+                                  .default_value = "0",
+                                  .instead = "units are found from the model",
+                                  .harmless = {"0"}})
+                .alias("module_granularity_threshold"));
   table.add(always("stage3_use_all_reduce_for_fetch_params", "gather by all-reduce", false,
                    "parameters are all-gathered into place")
                 .alias("use_all_reduce_for_fetch_params"));
   table.add(always("stage3_allgather_sequential", "gather parameters one by one", false,
                    "a unit is gathered as one")
                 .alias("allgather_sequential"));
-  table.add(always("ignore_unused_parameters", "parameters without gradient are no error", true,
-                   "parameters without gradient are reported after step 1"));
+  table.add(always_and_missed("ignore_unused_parameters",
+                              "parameters without gradient are no error", true,
+                              "parameters without gradient are reported after step 1"));
   table.add(always("round_robin_gradients", "spread neighbouring parameters over ranks", false,
                    "every rank owns an equal span of each unit"));
   table.add(always("memory_efficient_linear", "linear layers keep references to parameters", true,
                    "autograd keeps references to parameters everywhere"));
-  table.add(always("override_module_apply", "Module.apply gathers inside Init", true,
-                   "Module.apply gathers inside Init"));
+  table.add(always_and_missed("override_module_apply", "Module.apply gathers inside Init", true,
+                              "Module.apply gathers inside Init"));
   table.add(always("log_trace_cache_warnings", "print when the order of units changes", false,
                    "use --log-level debug"));
 }
@@ -133,8 +148,8 @@ void add_zeropp(KeyTable& table) {
     return whole_number(node.text).value_or(1) <= 0;  // any of these means off
   };
   table.add(std::move(mics));
-  table.add(always("mics_hierarchical_params_gather", "two-level gather", false,
-                   "gathers span all ranks"));
+  table.add(always_and_missed("mics_hierarchical_params_gather", "two-level gather", false,
+                              "gathers span all ranks"));
   table.add(always("save_muon_momentum_buffer_in_memory", "keep Muon's momentum off the disk",
                    false, "Muon is not available"));
   table.add(absent<bool>("zero_optimization.legacy_stage1", "the first stage 1",

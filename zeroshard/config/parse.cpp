@@ -1,6 +1,5 @@
 #include "zeroshard/config/parse.h"
 
-#include <cctype>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -8,11 +7,12 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <rapidjson/error/en.h>
 #include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>
 
+#include "zeroshard/config/placeholder.h"
 #include "zeroshard/config/relaxed_syntax.h"
+#include "zeroshard/config/syntax_error.h"
 
 namespace zeroshard::config {
 namespace {
@@ -152,11 +152,18 @@ void report_syntax(Report& report, Position at, std::string what, std::string re
               .remedy = std::move(remedy)});
 }
 
-// "Invalid value." -> "invalid value"
-std::string sentence_part(std::string text) {
-  if (text.ends_with('.')) text.pop_back();
-  if (!text.empty()) text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
-  return text;
+// Texts of which a word is enough, since they are no config yet.
+bool stands_for_something_else(std::string_view text, const LineMap& lines, Report& report) {
+  if (is_git_lfs_pointer(text)) {
+    report_syntax(report, {1, 1}, "a git-lfs pointer, and not the file itself",
+                  "run git lfs pull in its repository");
+    return true;
+  }
+  const auto placeholder = find_placeholder(text);
+  if (!placeholder) return false;
+  report_syntax(report, lines.at(placeholder->offset),
+                fmt::format("{}, {}", kPlaceholder, placeholder->text), kFillTemplate);
+  return true;
 }
 
 }  // namespace
@@ -172,6 +179,7 @@ std::optional<Node> parse(std::string_view text, Report& report) {
     report_syntax(report, lines.at(zero), "a zero byte", "save the file as UTF-8 text");
     return std::nullopt;
   }
+  if (stands_for_something_else(text, lines, report)) return std::nullopt;
   const PlainJson json = to_plain_json(text, lines, report);
   rapidjson::MemoryStream stream(json.text.data(), json.text.size());
   TreeBuilder builder(json, lines, stream, report);
@@ -181,17 +189,12 @@ std::optional<Node> parse(std::string_view text, Report& report) {
                               rapidjson::kParseValidateEncodingFlag;
   const rapidjson::ParseResult result = reader.Parse<kFlags>(stream, builder);
   if (!result) {
-    const bool inside = result.Offset() < json.origin.size();
-    const Position at = lines.at(inside ? json.origin[result.Offset()] : text.size());
     if (builder.too_deep()) {
       report_syntax(report, *builder.too_deep(), "sections nested more than 64 deep",
                     "flatten the file");
-    } else if (inside && result.Code() == rapidjson::kParseErrorStringEscapeInvalid &&
-               (json.text[result.Offset()] == '\n' || json.text[result.Offset()] == '\r')) {
-      report_syntax(report, at, "a string without its closing quote", "close it on its own line");
     } else {
-      report_syntax(report, at, sentence_part(rapidjson::GetParseError_En(result.Code())),
-                    "mend the JSON here");
+      const SyntaxError error = explain_syntax(json, result.Code(), result.Offset(), text.size());
+      report_syntax(report, lines.at(error.offset), error.what, error.remedy);
     }
     return std::nullopt;
   }

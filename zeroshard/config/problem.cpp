@@ -1,6 +1,7 @@
 #include "zeroshard/config/problem.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,7 +9,12 @@
 namespace zeroshard::config {
 
 std::string_view name_of(Severity severity) {
-  return severity == Severity::error ? "error" : "warning";
+  switch (severity) {
+    case Severity::note: return "note";
+    case Severity::warning: return "warning";
+    case Severity::error: return "error";
+  }
+  return "?";
 }
 
 std::string_view name_of(Code code) {
@@ -22,17 +28,21 @@ std::string_view name_of(Code code) {
     case Code::missing_key: return "missing_key";
     case Code::contradiction: return "contradiction";
     case Code::deprecated: return "deprecated";
+    case Code::odd_value: return "odd_value";
     case Code::no_effect: return "no_effect";
+    case Code::not_yet: return "not_yet";
     case Code::unreadable: return "unreadable";
     case Code::unsupported: return "unsupported";
   }
   return "?";
 }
 
-std::string format_problem(std::string_view file, const Problem& problem) {
+namespace {
+
+std::string line_of(std::string_view file, std::string_view severity, const Problem& problem) {
   std::string line(file);
   if (problem.at.line > 0) line += fmt::format(":{}:{}", problem.at.line, problem.at.column);
-  line += fmt::format(": {}: [config] ", name_of(problem.severity));
+  line += fmt::format(": {}[config] ", severity);
   line += problem.key;
   if (!problem.value.empty()) line += fmt::format(" = {}", problem.value);
   if (!problem.key.empty()) line += ": ";
@@ -45,14 +55,29 @@ std::string format_problem(std::string_view file, const Problem& problem) {
   return line;
 }
 
+}  // namespace
+
+std::string format_problem(std::string_view file, const Problem& problem) {
+  return line_of(file, fmt::format("{}: ", name_of(problem.severity)), problem);
+}
+
+std::string describe_problem(std::string_view file, const Problem& problem) {
+  return line_of(file, "", problem);
+}
+
 void Report::add(Problem problem) {
   if (strict_ && problem.code == Code::unknown_key) problem.severity = Severity::error;
   problems_.push_back(std::move(problem));
 }
 
-void Report::sort_by_position() {
-  std::stable_sort(problems_.begin(), problems_.end(),
-                   [](const Problem& a, const Problem& b) { return a.at < b.at; });
+void Report::sort() {
+  std::stable_sort(problems_.begin(), problems_.end(), [](const Problem& a, const Problem& b) {
+    return std::tie(a.severity, a.at) < std::tie(b.severity, b.at);
+  });
+}
+
+void Report::forget_positions() {
+  for (Problem& problem : problems_) problem.at = {};
 }
 
 std::size_t Report::count(Severity severity) const {

@@ -9,7 +9,11 @@
 
 namespace zeroshard::config {
 
-enum class Severity { warning, error };
+enum class Severity {
+  note,     // changes nothing: for those who ask for everything (-v)
+  warning,  // something is not as the file says, or probably not as it is meant
+  error,    // nothing is done with the file
+};
 
 // A stable word per kind of problem, for programs that read `--json`.
 enum class Code {
@@ -22,7 +26,9 @@ enum class Code {
   missing_key,
   contradiction,
   deprecated,
+  odd_value,    // a value in a form that is not its own: a number in quotes
   no_effect,    // a known key that does nothing here
+  not_yet,      // a known key that a later version will carry out
   unreadable,   // no such file, or no right to read it
   unsupported,  // a known key that would change results, of a feature we do not have
 };
@@ -42,6 +48,8 @@ struct Problem {
 
 // `FILE:12:5: error: [config] key = value: what; remedy`
 std::string format_problem(std::string_view file, const Problem& problem);
+// The same without the severity, for a log that says it in front.
+std::string describe_problem(std::string_view file, const Problem& problem);
 
 class Report {
  public:
@@ -49,7 +57,10 @@ class Report {
   explicit Report(bool strict = false) : strict_(strict) {}
 
   void add(Problem problem);
-  void sort_by_position();
+  // The graver the later, so that what must be mended stands last on a terminal; then by position.
+  void sort();
+  // For a text that is nobody's file: a place in it would say nothing.
+  void forget_positions();
 
   const std::vector<Problem>& problems() const { return problems_; }
   bool has_errors() const { return count(Severity::error) > 0; }

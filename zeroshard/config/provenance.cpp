@@ -15,6 +15,11 @@ std::string_view name_of(Source source) {
   return "?";
 }
 
+bool says(const Provenance& provenance, std::string_view key) {
+  const auto found = provenance.find(key);
+  return found != provenance.end() && found->second.source != Source::automatic;
+}
+
 bool left_at_auto(const Provenance& provenance, std::string_view key) {
   const auto found = provenance.find(key);
   return found != provenance.end() && found->second.source == Source::automatic;

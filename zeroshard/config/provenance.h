@@ -31,6 +31,9 @@ using Provenance = std::map<std::string, Origin, std::less<>>;
 // "file", "default", "derived", "auto", "auto, resolved".
 std::string_view name_of(Source source);
 
+// Whether the file has a value for the key; "auto" that nobody has resolved is none.
+bool says(const Provenance& provenance, std::string_view key);
+
 // Whether the file says "auto" and nobody has resolved it.
 bool left_at_auto(const Provenance& provenance, std::string_view key);
 

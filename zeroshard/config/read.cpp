@@ -44,7 +44,7 @@ ReadResult read_config(std::string_view text, const ReadOptions& options) {
     validate(read.config, read.provenance, options.world_size, read.report);
     settle(read.config, read.provenance);
   }
-  read.report.sort_by_position();
+  read.report.sort();
   return read;
 }
 
@@ -66,7 +66,7 @@ Config load_config(const std::string& path, const ReadOptions& options) {
 Report recheck(const ReadResult& read, const ReadOptions& options) {
   Report report(options.strict);
   validate(read.config, read.provenance, options.world_size, report);
-  report.sort_by_position();
+  report.sort();
   return report;
 }
 
@@ -87,10 +87,11 @@ void resolve_auto(ReadResult& read, std::string_view key, std::string_view json_
                        .remedy = "give a JSON value"});
   }
   const Node& node = root->members.front().value;
-  if (const Stored rejected = row->store(node, Coercion::typed_section, read.config)) {
+  const Stored stored = row->store(node, Coercion::typed_section, read.config);
+  if (stored.rejected) {
     throw ConfigError({.what = fmt::format("cannot resolve {}", key),
                        .value = std::string(json_value),
-                       .remedy = "expected " + rejected->expected});
+                       .remedy = "expected " + stored.rejected->expected});
   }
   if (row->effect == Effect::changes_results && !row->harmless(node, Coercion::typed_section)) {
     throw ConfigError(

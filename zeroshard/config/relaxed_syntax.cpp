@@ -23,6 +23,19 @@ bool is_plain_scalar(std::string_view word) {
   return starts_like_number && word.find_first_not_of("0123456789+-.eE") == std::string_view::npos;
 }
 
+std::string_view json_word(std::string_view python) {
+  if (python == "True") return "true";
+  if (python == "False") return "false";
+  return python == "None" ? "null" : "";
+}
+
+bool is_python_word(std::string_view word) {
+  for (const char* known : {"NaN", "nan", "Infinity", "-Infinity", "inf", "-inf"}) {
+    if (word == known) return true;
+  }
+  return !json_word(word).empty();
+}
+
 // One pass over the source. It knows only tokens and the kind of the innermost container, which is
 // enough to see where a comma or a quote is missing; whether the result is JSON is the parser's
 // business.
@@ -75,6 +88,7 @@ class Rewriter {
     }
     const bool block = source_.substr(next_, 2) == "/*";
     std::size_t end = block ? source_.find("*/", next_ + 2) : source_.find('\n', next_);
+    if (block && end == std::string_view::npos) out_.open_comment = next_;
     end = end == std::string_view::npos ? source_.size() : end + (block ? 2 : 0);
     for (; next_ < end; ++next_) {
       if (source_[next_] == '\n') line_broken_ = true;
@@ -128,7 +142,28 @@ class Rewriter {
       for (; next_ < end; ++next_) emit(source_[next_], next_);
       return after(Last::scalar);
     }
+    if (is_python_word(word) && ends_value(end)) return python_word(word);
     bare_text();
+  }
+
+  // Python's json writes NaN and Infinity, and its repr True, False and None.
+  void python_word(std::string_view word) {
+    const std::string_view said = json_word(word);
+    if (said.empty()) {
+      emit_as_text(word, next_);  // no number to JSON: whoever reads the key decides
+    } else {
+      warn(next_, fmt::format("{} is Python's", word), fmt::format("write {}", said));
+      for (const char c : said) emit(c, next_);
+    }
+    next_ += word.size();
+    after(Last::scalar);
+  }
+
+  // Whether nothing but a separator or the line's end follows.
+  bool ends_value(std::size_t at) const {
+    at = source_.find_first_not_of(" \t\r", at);
+    return at == std::string_view::npos ||
+           std::string_view("\n,}]").find(source_[at]) != std::string_view::npos;
   }
 
   // As in Hjson, an unquoted string runs to the end of its line, commas included.

@@ -2,7 +2,9 @@
 // them), remembering for every character where it came from.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +30,7 @@ class LineMap {
 struct PlainJson {
   std::string text;
   std::vector<std::uint32_t> origin;  // origin[i]: offset in the source of text[i]
+  std::optional<std::size_t> open_comment = std::nullopt;  // where one begins that never ends
 };
 
 // Comments become blanks; a missing comma, key quotes, string quotes and outer braces are added,

@@ -26,7 +26,6 @@ class Validator {
     check_batch_sizes(world_size);
     check_precision();
     check_offload();
-    check_update();
     check_optimizer();
     check_scheduler();
     check_vocabulary();
@@ -73,32 +72,16 @@ class Validator {
     }
   }
 
-  void check_update() {
-    if (config_.zero.delayed_update && config_.zero.speculative_update.value_or(false)) {
-      complain(Severity::error, Code::contradiction, "zeroshard.delayed_update",
-               "zeroshard.speculative_update is true as well", "keep one of the two");
-    }
-  }
-
+  // Which keys ask for offload is reported as they are read; this is about the stage.
   void check_offload() {
-    const char* treated = "offload to disk is not available";
-    if (config_.offload.optimizer == Tier::disk) {
-      complain(Severity::warning, Code::no_effect, "zero_optimization.offload_optimizer.device",
-               treated, "the states go to host memory, as \"cpu\" does");
-    }
     const bool sharded = stage_row(config_.zero.stage).parameters == Placement::sharded;
     const char* device = "zero_optimization.offload_param.device";
-    const char* old_key = "zero_optimization.cpu_offload_param";
-    const char* key = given(provenance_, device) ? device : old_key;
-    if (config_.offload.parameters == Tier::device || is_auto("zero_optimization.stage")) return;
-    if (!sharded) {
-      complain(Severity::warning, Code::no_effect, key,
-               fmt::format("no effect at stage {}", config_.zero.stage),
-               "parameters are offloaded where they are sharded: use stage 3");
-    } else if (config_.offload.parameters == Tier::disk) {
-      complain(Severity::warning, Code::no_effect, key, treated,
-               "the parameters go to host memory, as \"cpu\" does");
-    }
+    const char* key = given(provenance_, device) ? device : "zero_optimization.cpu_offload_param";
+    const bool asked = config_.offload.parameters != Tier::device;
+    if (!asked || sharded || is_auto("zero_optimization.stage")) return;
+    complain(Severity::note, Code::no_effect, key,
+             fmt::format("no effect at stage {}", config_.zero.stage),
+             "parameters are offloaded where they are sharded: at stage 3");
   }
 
   void check_optimizer() {
@@ -195,7 +178,10 @@ void settle(Config& config, const Provenance& provenance) {
   if (config.offload.parameters == Tier::disk) config.offload.parameters = Tier::host;
   const Origin* torch_adam = given(provenance, "optimizer.params.torch_adam");
   const bool decay_given = provenance.find("optimizer.params.weight_decay") != provenance.end();
-  if (torch_adam != nullptr && torch_adam->value == "true" && !decay_given && config.optimizer) {
+  // What is neither of these is true, as text is to Python.
+  const bool wanted =
+      torch_adam != nullptr && torch_adam->value != "false" && torch_adam->value != "0";
+  if (wanted && !decay_given && config.optimizer) {
     auto* adam = std::get_if<AdamOptions>(&*config.optimizer);
     constexpr double kTorchAdamWDecay = 0.01;
     if (adam != nullptr && adam->decoupled_decay) adam->weight_decay = kTorchAdamWDecay;

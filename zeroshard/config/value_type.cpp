@@ -29,6 +29,9 @@ std::string lower(std::string text) {
   return text;
 }
 
+constexpr const char* kInQuotes = "a number in quotes";
+constexpr const char* kTooLarge = "a whole number below 2^63";
+
 // pydantic's lax booleans, which the typed sections of DeepSpeed accept.
 std::optional<bool> boolean_word(const std::string& text) {
   const std::string word = lower(text);
@@ -87,29 +90,43 @@ std::optional<std::int64_t> whole_number(const std::string& spelling) {
   return static_cast<std::int64_t>(*number);
 }
 
+bool spells_infinity(const Node& node) {
+  if (!node.is(Node::Kind::text)) return false;
+  const std::string word = lower(node.text);
+  return word == "inf" || word == "+inf" || word == "infinity" || word == "+infinity";
+}
+
 std::string ValueType<bool>::name() { return "boolean"; }
 Parsed<bool> ValueType<bool>::parse(const Node& node, Coercion coercion) {
-  if (node.is(Node::Kind::boolean)) return {node.boolean, {}};
+  if (node.is(Node::Kind::boolean)) return {node.boolean};
   const bool wordlike = node.is(Node::Kind::text) || node.is(Node::Kind::number);
-  if (coercion == Coercion::typed_section && wordlike) {
-    if (const auto word = boolean_word(node.text)) return {*word, {}};
+  const auto word = wordlike ? boolean_word(node.text) : std::nullopt;
+  const bool by_pydantic = coercion == Coercion::typed_section;
+  if (word && (by_pydantic || node.is(Node::Kind::number))) return {*word};
+  if (by_pydantic || !node.is(Node::Kind::text) || node.text.empty()) {
+    return {std::nullopt, "true or false"};
   }
-  return {std::nullopt, "true or false"};
+  // To Python every other text is true, "false" too, which nobody can have meant.
+  if (word && !*word) return {std::nullopt, "false without quotes (to Python, text is true)"};
+  return {true, {}, "text, which counts as true"};
 }
 std::string ValueType<bool>::show(const bool& value) { return value ? "true" : "false"; }
 
 std::string ValueType<std::int64_t>::name() { return "integer"; }
 Parsed<std::int64_t> ValueType<std::int64_t>::parse(const Node& node, Coercion coercion) {
   if (node.is(Node::Kind::number)) {
-    if (const auto value = whole_number(node.text)) return {*value, {}};
+    if (const auto value = whole_number(node.text)) return {*value};
+    const auto number = finite_number(node.text);
+    const bool too_large = !number || *number == std::floor(*number);
+    return {std::nullopt, too_large ? kTooLarge : "a whole number"};
   }
-  // "500000000" is coerced there, "5e8" is not.
+  // pydantic reads "500000000" and not "5e8".
   const bool digits = node.is(Node::Kind::text) && !node.text.empty() &&
                       node.text.find_first_not_of("0123456789") == std::string::npos;
-  if (coercion == Coercion::typed_section && digits) {
-    if (const auto value = whole_number(node.text)) return {*value, {}};
-  }
-  return {std::nullopt, "a whole number of 64 bits"};
+  const auto value = digits ? whole_number(node.text) : std::nullopt;
+  if (value && coercion == Coercion::typed_section) return {*value};
+  if (value && coercion == Coercion::plain) return {*value, {}, kInQuotes};
+  return {std::nullopt, value ? "a whole number without quotes" : "a whole number"};
 }
 std::string ValueType<std::int64_t>::show(const std::int64_t& value) {
   return fmt::format("{}", value);
@@ -121,18 +138,24 @@ Parsed<int> ValueType<int>::parse(const Node& node, Coercion coercion) {
   if (!wide.value) return {std::nullopt, wide.expected};
   if (*wide.value > std::numeric_limits<int>::max() ||
       *wide.value < std::numeric_limits<int>::min()) {
-    return {std::nullopt, "a whole number of 32 bits"};
+    return {std::nullopt, "a whole number below 2^31"};
   }
-  return {static_cast<int>(*wide.value), {}};
+  return {static_cast<int>(*wide.value), {}, wide.odd};
 }
 std::string ValueType<int>::show(const int& value) { return fmt::format("{}", value); }
 
 std::string ValueType<double>::name() { return "number"; }
 Parsed<double> ValueType<double>::parse(const Node& node, Coercion coercion) {
-  const bool numeric = node.is(Node::Kind::number) ||
-                       (coercion == Coercion::typed_section && node.is(Node::Kind::text));
-  if (numeric) {
-    if (const auto value = finite_number(node.text)) return {*value, {}};
+  const bool in_quotes = node.is(Node::Kind::text);
+  if (in_quotes || node.is(Node::Kind::number)) {
+    const auto value = finite_number(node.text);
+    if (value && in_quotes && coercion == Coercion::parameter) {
+      return {std::nullopt, "a number without quotes"};
+    }
+    if (value) return {*value, {}, in_quotes && coercion == Coercion::plain ? kInQuotes : ""};
+  }
+  if (node.is(Node::Kind::boolean) && coercion == Coercion::plain) {
+    return {node.boolean ? 1.0 : 0.0, {}, node.boolean ? "read as 1" : "read as 0"};
   }
   if (node.is(Node::Kind::list)) return {std::nullopt, "one number for all parameter groups"};
   return {std::nullopt, "a number"};

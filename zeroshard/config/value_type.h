@@ -15,14 +15,19 @@
 
 namespace zeroshard::config {
 
-// DeepSpeed's typed sections coerce strings and 0/1; everywhere else it takes values as they are.
-enum class Coercion { none, typed_section };
+// How DeepSpeed takes the values of a place.
+enum class Coercion {
+  parameter,  // handed to a constructor: 0 and 1 do for booleans, a number in quotes fails
+  plain,      // used as they are, where Python's rules let a number in quotes or a 1 for true pass
+  typed_section,  // checked and coerced by pydantic
+};
 
 // A value, or the sentence's end that says what was expected ("a whole number").
 template <typename T>
 struct Parsed {
   std::optional<T> value;
-  std::string expected;
+  std::string expected = {};
+  std::string odd = {};  // what is odd about a value that was taken all the same
 };
 
 // ValueType<T>::name() is the word in `config keys`; parse() and show() are each other's inverse.
@@ -66,12 +71,15 @@ struct ValueType<std::optional<T>> {
   static Parsed<std::optional<T>> parse(const Node& node, Coercion coercion) {
     auto parsed = ValueType<T>::parse(node, coercion);
     if (!parsed.value) return {std::nullopt, parsed.expected};
-    return {std::optional<T>(std::move(parsed.value)), {}};
+    return {std::optional<T>(std::move(parsed.value)), {}, parsed.odd};
   }
   static std::string show(const std::optional<T>& value) {
     return value ? ValueType<T>::show(*value) : "null";
   }
 };
+
+// "inf", "Infinity" and the like; minus infinity is none of these.
+bool spells_infinity(const Node& node);
 
 // The number a JSON number or numeric string spells, if it is a whole one that fits.
 std::optional<std::int64_t> whole_number(const std::string& spelling);

@@ -6,6 +6,9 @@
 
 #include "zeroshard/base/nearest.h"
 #include "zeroshard/base/utf8.h"
+#include "zeroshard/config/not_yet.h"
+#include "zeroshard/config/placeholder.h"
+#include "zeroshard/config/remedy.h"
 
 namespace zeroshard::config {
 namespace {
@@ -18,6 +21,8 @@ std::string list_names(const std::vector<std::string>& names) {
   }
   return text;
 }
+
+constexpr const char* kChangesResults = "this changes results and ZeroShard does not have it";
 
 bool is_comment_key(const std::string& key) { return key.starts_with('_'); }
 
@@ -64,16 +69,22 @@ void Walk::enter_section(const Section& section, const Member& member, const Pla
              fmt::format("write \"{}\"", leaf_of(section.path)));
   }
   if (section.effect != Effect::supported && !member.value.members.empty()) {
-    const bool changes = section.effect == Effect::changes_results;
-    complain(changes ? Severity::error : Severity::warning,
-             changes ? Code::unsupported : Code::no_effect, member, outer,
-             changes ? "this changes results and ZeroShard does not have it" : "no effect here",
-             section.instead);
-    if (changes) return;
+    report_section(section, member, outer);
+    if (section.effect == Effect::changes_results) return;
   }
   const bool has_kinds = !key_table().kind_names(section.path, false).empty();
   if (has_kinds) return enter_kind_section(section, member.value, place);
   walk_section(member.value, place);
+}
+
+void Walk::report_section(const Section& section, const Member& member, const Place& outer) {
+  if (section.effect == Effect::changes_results) {
+    return complain(Severity::error, Code::unsupported, member, outer, kChangesResults,
+                    section.instead);
+  }
+  const bool tunes = section.effect == Effect::tuning;
+  complain(tunes ? Severity::note : Severity::warning, Code::no_effect, member, outer,
+           "no effect here", section.instead);
 }
 
 // `type` decides what `params` may hold, wherever in the section it stands.
@@ -157,21 +168,37 @@ void Walk::store_key(const Key& key, const Node& object, const Member& member, c
   if (spelled_twice(key, object, member, place)) return;
   if (key.is_old_spelling(member.key)) {
     complain(Severity::warning, Code::deprecated, member, place, "an old spelling",
-             key.instead.empty() ? fmt::format("write \"{}\"", key.name()) : key.instead);
+             remedy_for_old(key, member.value));
   }
   Origin origin{Source::file, member.value.at, join_path(place.written, member.key),
                 spelling(member.value)};
   if (member.value.is_auto()) {
     origin.source = Source::automatic;
-  } else if (const Stored rejected = key.store(member.value, place.coercion(), config_)) {
-    const std::string fallback = key_table().default_of(key);
-    return complain(Severity::error, rejected->code, member, place,
-                    "expected " + rejected->expected,
-                    fallback == "null" ? "or leave it out" : "the default is " + fallback);
-  } else {
-    report_effect(key, member, place);
+  } else if (!store_value(key, member, place)) {
+    return;
   }
   provenance_[key.path] = std::move(origin);
+}
+
+// False where the value was refused.
+bool Walk::store_value(const Key& key, const Member& member, const Place& place) {
+  const bool infinite = !key.infinity.empty() && spells_infinity(member.value);
+  Node value = member.value;
+  if (infinite) value = {.kind = Node::Kind::number, .at = member.value.at, .text = key.infinity};
+  const Stored stored = key.store(value, place.coercion(), config_);
+  if (stored.rejected) {
+    const bool placeholder = is_placeholder(member.value.text);
+    complain(Severity::error, stored.rejected->code, member, place,
+             placeholder ? kPlaceholder : "expected " + stored.rejected->expected,
+             placeholder ? kFillTemplate : remedy_for_value(key));
+    return false;
+  }
+  if (!stored.odd.empty()) {
+    complain(Severity::warning, Code::odd_value, member, place, stored.odd,
+             remedy_for_odd(key, member.value));
+  }
+  report_effect(key, member, place);
+  return true;
 }
 
 // A section's old spelling beside the section itself: the new one wins, as in DeepSpeed.
@@ -204,14 +231,19 @@ bool Walk::spelled_twice(const Key& key, const Node& object, const Member& membe
 }
 
 void Walk::report_effect(const Key& key, const Member& member, const Place& place) {
-  const bool reported = key.effect == Effect::no_effect || key.effect == Effect::changes_results;
-  if (!reported || key.harmless(member.value, place.coercion())) return;
-  if (key.effect == Effect::no_effect) {
-    return complain(Severity::warning, Code::no_effect, member, place, "no effect here",
-                    key.instead);
+  if (!is_reported(key.effect) || key.harmless(member.value, place.coercion())) return;
+  const bool unchanged = key.effect == Effect::tuning ||
+                         (key.at_default && key.at_default(member.value, place.coercion()));
+  switch (key.effect) {
+    case Effect::changes_results:
+      return complain(Severity::error, Code::unsupported, member, place, kChangesResults,
+                      key.instead);
+    case Effect::not_yet:
+      return complain(Severity::warning, Code::not_yet, member, place, kNotYet, key.instead);
+    default:
+      return complain(unchanged ? Severity::note : Severity::warning, Code::no_effect, member,
+                      place, "no effect here", key.instead);
   }
-  complain(Severity::error, Code::unsupported, member, place,
-           "this changes results and ZeroShard does not have it", key.instead);
 }
 
 void Walk::report_missing(const Node& params, const Place& place) {
@@ -241,18 +273,7 @@ void Walk::unknown_member(const Member& member, const Place& place) {
                            : refused           ? "unknown key"
                                                : "unknown key, ignored";
   complain(refused ? Severity::error : Severity::warning, Code::unknown_key, member, place, what,
-           remedy_for_unknown(member.key, place));
-}
-
-std::string Walk::remedy_for_unknown(const std::string& name, const Place& place) {
-  // Two that people meet: the first DeepSpeed names itself, the second it ignores.
-  if (name == "max_grad_norm") return "use gradient_clipping at the top level";
-  if (name == "lr_scheduler") return "use scheduler";
-  auto homes = key_table().homes_of(name);
-  std::erase(homes, place.path);
-  if (homes.size() != 1) return "remove it, or begin it with _ to keep it as a comment";
-  return homes[0].empty() ? "it belongs at the top level"
-                          : fmt::format("it belongs in \"{}\"", homes[0]);
+           remedy_for_unknown(member, place.path, place.kind));
 }
 
 void Walk::complain(Severity severity, Code code, const Member& member, const Place& place,

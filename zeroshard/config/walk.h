@@ -25,15 +25,15 @@ class Walk {
     std::string kind;
     UnknownKeys unknown_keys = UnknownKeys::warned;
     Coercion coercion() const {
-      // Parameters go to constructors as they are; nothing coerces them.
-      const bool typed = unknown_keys == UnknownKeys::refused && kind.empty();
-      return typed ? Coercion::typed_section : Coercion::none;
+      if (!kind.empty()) return Coercion::parameter;
+      return unknown_keys == UnknownKeys::refused ? Coercion::typed_section : Coercion::plain;
     }
   };
 
   void walk_section(const Node& object, const Place& place);
   void walk_member(const Node& object, const Member& member, const Place& place);
   void enter_section(const Section& section, const Member& member, const Place& outer);
+  void report_section(const Section& section, const Member& member, const Place& outer);
   void enter_kind_section(const Section& section, const Node& object, const Place& place);
   const Kind* choose_kind(const Section& section, const Node& object, const Place& place);
   static Place params_of(const Kind& kind, const Place& place);
@@ -43,10 +43,10 @@ class Walk {
   bool section_spelled_twice(const Section& section, const Node& object, const Member& member,
                              const Place& place);
   bool spelled_twice(const Key& key, const Node& object, const Member& member, const Place& place);
+  bool store_value(const Key& key, const Member& member, const Place& place);
   void report_effect(const Key& key, const Member& member, const Place& place);
   void report_missing(const Node& params, const Place& place);
   void unknown_member(const Member& member, const Place& place);
-  static std::string remedy_for_unknown(const std::string& name, const Place& place);
   void complain(Severity severity, Code code, const Member& member, const Place& place,
                 std::string what, std::string remedy);
 

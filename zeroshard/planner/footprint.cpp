@@ -175,13 +175,13 @@ std::int64_t Footprint::states(Tier tier) const {
   return sum;
 }
 
-FootprintOptions footprint_options(const Config& config) {
+FootprintOptions footprint_options(const Config& config, std::int64_t micro_steps) {
   return {.zero = config.zero,
           .offload = config.offload,
           .precision = config.precision,
           .moments_per_parameter =
               moments_per_parameter(config.optimizer.value_or(OptimizerOptions{AdamOptions{}})),
-          .micro_steps = config.batch.accumulation.value_or(1)};
+          .micro_steps = micro_steps};
 }
 
 Footprint footprint(const ModelLayout& model, const FootprintOptions& options) {

@@ -2,7 +2,7 @@
 // the layout's own, so the engine's ledger agrees with it to the byte.
 //
 //   ModelLayout model = equal_units(7'500'000'000, 32, DType::bf16, 64);
-//   Footprint need = footprint(model, footprint_options(config));
+//   Footprint need = footprint(model, footprint_options(config, micro_steps));
 //   need.total(Tier::device);
 #pragma once
 
@@ -40,8 +40,9 @@ struct FootprintOptions {
   std::int64_t micro_steps = 1;
 };
 
-// Takes Adam where the config names no optimizer, and one micro-step where it does not say.
-FootprintOptions footprint_options(const Config& config);
+// Takes Adam where the config names no optimizer. The micro-steps are those of the solved batch
+// sizes: the config's own accumulation is unset where it follows from the others.
+FootprintOptions footprint_options(const Config& config, std::int64_t micro_steps);
 
 // For a model whose groups have the dtype that the precision options give it.
 Footprint footprint(const ModelLayout& model, const FootprintOptions& options);

@@ -16,6 +16,7 @@
 #include "zeroshard/base/fnv1a.h"
 #include "zeroshard/device/accelerators.h"
 #include "zeroshard/device/backend.h"
+#include "zeroshard/planner/choose_communication.h"
 
 namespace zeroshard {
 namespace {
@@ -64,11 +65,9 @@ Device choose_device(const std::string& wanted, int local_rank) {
 
 bool choose_threads(Communicator& comm) {
   const int ranks = ranks_on_host(comm);  // before the branch: all ranks take part
-  const auto given = env_integer(EnvVar::kOmpThreads);
-  const int threads =
-      given && *given > 0 ? static_cast<int>(*given) : std::max(1, usable_cpus() / ranks);
-  at::set_num_threads(threads);
-  return usable_cpus() >= ranks * (threads + 1);
+  const RankThreads chosen = rank_threads(usable_cpus(), ranks, env_integer(EnvVar::kOmpThreads));
+  at::set_num_threads(chosen.threads);
+  return chosen.leave_idle_cores;
 }
 
 }  // namespace zeroshard

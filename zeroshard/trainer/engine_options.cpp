@@ -4,27 +4,16 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
+#include "zeroshard/config/not_yet.h"
 
 namespace zeroshard {
 namespace {
 
 void refuse_what_changes_results(const Config& config) {
   if (!config.zero.delayed_update) return;
-  throw ConfigError({.what = "zeroshard.delayed_update is not available yet",
+  throw ConfigError({.what = fmt::format("zeroshard.delayed_update is {}", config::kNotYet),
                      .value = "true",
                      .remedy = "leave it out: every update is then done in its own step"});
-}
-
-// All of these move memory or save time, and change no number.
-void warn_of_what_is_not_done(const Config& config) {
-  const auto warn = [](std::string_view key) {
-    log_warning("{} has no effect yet: all states stay on the device, with the same results", key);
-  };
-  if (config.offload.optimizer != Tier::device) warn("zero_optimization.offload_optimizer");
-  if (config.offload.parameters != Tier::device) warn("zero_optimization.offload_param");
-  if (config.zero.device_budget_bytes) warn("zeroshard.device_budget");
-  if (config.zero.host_budget_bytes) warn("zeroshard.host_budget");
-  if (config.zero.speculative_update.value_or(false)) warn("zeroshard.speculative_update");
 }
 
 }  // namespace
@@ -36,7 +25,7 @@ EngineOptions engine_options(const Config& config, Device device, std::int64_t a
                        .remedy = "give at least 1"});
   }
   refuse_what_changes_results(config);
-  warn_of_what_is_not_done(config);
+  for (const std::string& line : config::asked_but_not_yet(config)) log_warning("{}", line);
   return {.zero = config.zero,
           .precision = config.precision,
           .accumulation_steps = accumulation,

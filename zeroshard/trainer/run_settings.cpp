@@ -8,10 +8,12 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/error.h"
+#include "zeroshard/config/not_yet.h"
 #include "zeroshard/config/read.h"
 #include "zeroshard/models/shapes.h"
 #include "zeroshard/models/spec.h"
-#include "zeroshard/trainer/choose_communication.h"
+#include "zeroshard/planner/choose_communication.h"
+#include "zeroshard/planner/choose_precision.h"
 #include "zeroshard/trainer/command_line_values.h"
 #include "zeroshard/trainer/inputs.h"
 
@@ -22,11 +24,6 @@ constexpr std::int64_t kDefaultMicroBatch = 8;
 constexpr std::int64_t kDefaultDenseBatch = 4;  // of all ranks: 1,000 samples are few
 
 bool is_dense(const RunSettings& run) { return std::holds_alternative<DenseOptions>(run.model); }
-
-bool says(const config::ReadResult& read, std::string_view key) {
-  const auto found = read.provenance.find(key);
-  return found != read.provenance.end() && found->second.source != config::Source::automatic;
-}
 
 config::ReadResult read_config_of(const TrainOptions& options, int world_size) {
   if (options.config.empty()) return config::read_config("{}");
@@ -44,14 +41,6 @@ void choose_optimizer(RunSettings& run, std::optional<double> lr) {
   run.config.optimizer = adam;
   run.assumed.push_back(
       fmt::format("no optimizer: AdamW, lr {}, weight decay {}", adam.lr, adam.weight_decay));
-}
-
-void choose_precision(RunSettings& run, const config::ReadResult& read, bool has_accelerator) {
-  if (says(read, "bf16.enabled") || says(read, "fp16.enabled")) return;
-  run.config.precision.bf16.enabled = has_accelerator;
-  run.config.precision.fp16.enabled = false;
-  run.assumed.push_back(has_accelerator ? "no precision: bf16 with fp32 master, on a GPU"
-                                        : "no precision: fp32, on a CPU");
 }
 
 // Of all ranks together not more than there are samples, where they are that few.
@@ -120,17 +109,11 @@ void choose_schedule_length(RunSettings& run) {
 
 void choose_overlap_and_sizes(RunSettings& run, const config::ReadResult& read,
                               const RunFacts& facts) {
-  if (facts.world_size == 1) return;  // nothing travels
-  const auto open = [&](std::string_view key) {
-    return !says(read, fmt::format("zero_optimization.{}", key));
-  };
   const std::vector<std::string> chosen =
-      choose_communication(run.config.zero,
-                           {.overlap = open("overlap_comm"),
-                            .bucket = open("reduce_bucket_size"),
-                            .prefetch = open("stage3_prefetch_bucket_size")},
+      choose_communication(run.config.zero, open_choices(read.provenance),
                            {.parameters = parameter_count(run.model),
-                            .runs_aside = facts.has_accelerator || facts.has_idle_cores});
+                            .runs_aside = facts.has_accelerator || facts.has_idle_cores,
+                            .one_rank = facts.world_size == 1});
   run.assumed.insert(run.assumed.end(), chosen.begin(), chosen.end());
 }
 
@@ -139,29 +122,6 @@ void name_automatic(RunSettings& run, const config::ReadResult& read) {
   for (const auto& [key, origin] : read.provenance) {
     if (origin.source != config::Source::automatic) continue;
     run.assumed.push_back(fmt::format("{} is \"auto\": what is written here, or its default", key));
-  }
-}
-
-void refuse_what_is_not_done(RunSettings& run) {
-  Config& config = run.config;
-  if (config.zero.delayed_update) {
-    throw ConfigError({.what = "zeroshard.delayed_update belongs to offload",
-                       .value = "true",
-                       .remedy = "leave it out: this version trains without offload"});
-  }
-  if (config.offload.optimizer != Tier::device || config.offload.parameters != Tier::device) {
-    run.warnings.emplace_back(
-        "offload_optimizer and offload_param are not in this version: all states stay on the "
-        "device, with the same results");
-    config.offload = {};
-  }
-  if (config.zero.device_budget_bytes || config.zero.host_budget_bytes) {
-    run.warnings.emplace_back("device_budget and host_budget have no effect without offload");
-    config.zero.device_budget_bytes = config.zero.host_budget_bytes = std::nullopt;
-  }
-  if (config.zero.speculative_update) {
-    run.warnings.emplace_back("speculative_update has no effect without offload");
-    config.zero.speculative_update = std::nullopt;
   }
 }
 
@@ -182,7 +142,10 @@ RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts) {
   }
   choose_optimizer(run, options.lr);
   if (options.lr) take_learning_rate(run, *options.lr);
-  choose_precision(run, read, facts.has_accelerator);
+  if (const auto chosen =
+          choose_precision(run.config.precision, read.provenance, facts.has_accelerator)) {
+    run.assumed.push_back(*chosen);
+  }
   if (options.batch_size) take_batch_size(run, *options.batch_size, facts.world_size);
   choose_batch(run, facts);
   refuse_too_few_samples(run, facts);
@@ -190,7 +153,7 @@ RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts) {
   choose_schedule_length(run);
   choose_overlap_and_sizes(run, read, facts);
   name_automatic(run, read);
-  refuse_what_is_not_done(run);
+  config::leave_out_what_is_not_yet(run.config);  // which was said when the file was read
   return run;
 }
 

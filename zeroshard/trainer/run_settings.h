@@ -29,7 +29,6 @@ struct RunSettings {
   std::int64_t steps = 0;
   std::vector<std::string> assumed = {};   // what nobody said and was chosen
   std::vector<std::string> replaced = {};  // what the command line says in place of the file
-  std::vector<std::string> warnings = {};  // what was said and is not done
 };
 
 // How the run's configuration file is read: where --batch-size replaces its batch sizes, they need

@@ -34,7 +34,6 @@ CommOptions comm_options(const TrainOptions& options) {
 
 void say_plan(const RunSettings& run, const Footprint& plan, const Communicator& comm,
               Device device) {
-  for (const std::string& line : run.warnings) log_warning("{}", line);
   for (const std::string& line : run.assumed) log_info("assumed: {}", line);
   for (const std::string& line : run.replaced) log_info("{}", line);
   fmt::print("{}\n", short_description(run.model));
@@ -84,8 +83,8 @@ int train(const TrainOptions& options) {
     return resolved;
   });
   if (run.config.zero.deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
-  const Footprint plan =
-      footprint(layout_of(run, comm->world_size()), footprint_options(run.config));
+  const Footprint plan = footprint(layout_of(run, comm->world_size()),
+                                   footprint_options(run.config, run.batch.accumulation));
   if (comm->rank() == 0) say_plan(run, plan, *comm, device);
 
   Trainer trainer(options, run, {*task, *comm, interrupts}, device);

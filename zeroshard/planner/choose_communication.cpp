@@ -1,4 +1,4 @@
-#include "zeroshard/trainer/choose_communication.h"
+#include "zeroshard/planner/choose_communication.h"
 
 #include <algorithm>
 
@@ -22,9 +22,25 @@ std::int64_t part_of(std::int64_t parameters) {
 
 }  // namespace
 
+OpenChoices open_choices(const config::Provenance& provenance) {
+  const auto open = [&](const char* key) {
+    return !config::says(provenance, fmt::format("zero_optimization.{}", key));
+  };
+  return {.overlap = open("overlap_comm"),
+          .bucket = open("reduce_bucket_size"),
+          .prefetch = open("stage3_prefetch_bucket_size")};
+}
+
+RankThreads rank_threads(int usable_cpus, int ranks, std::optional<std::int64_t> given) {
+  const int threads =
+      given && *given > 0 ? static_cast<int>(*given) : std::max(1, usable_cpus / ranks);
+  return {.threads = threads, .leave_idle_cores = usable_cpus >= ranks * (threads + 1)};
+}
+
 std::vector<std::string> choose_communication(ZeroOptions& zero, const OpenChoices& open,
                                               const CommunicationFacts& facts) {
   std::vector<std::string> chosen;
+  if (facts.one_rank) return chosen;
   if (open.overlap) {
     zero.overlap_comm = facts.runs_aside;
     chosen.push_back(facts.runs_aside ? "no overlap_comm: on"

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "zeroshard/trainer/choose_communication.h"
+#include "zeroshard/config/read.h"
+#include "zeroshard/planner/choose_communication.h"
+#include "zeroshard/planner/choose_precision.h"
 
 namespace zeroshard {
 namespace {
@@ -41,6 +43,44 @@ TEST(ChooseCommunication, SaysNothingOfPrefetchWhereNothingIsGathered) {
   ZeroOptions zero{.stage = 2};
   EXPECT_EQ(choose_communication(zero, {}, kAside).size(), 2U);
   EXPECT_EQ(zero.prefetch_numel, ZeroOptions{}.prefetch_numel);
+}
+
+TEST(ChooseCommunication, OneRankHasNothingToChoose) {
+  ZeroOptions zero{.stage = 3};
+  EXPECT_TRUE(choose_communication(zero, {}, {.parameters = 1000, .one_rank = true}).empty());
+  EXPECT_EQ(zero.overlap_comm, std::nullopt);
+}
+
+TEST(ChooseCommunication, WhatTheFileSaysIsNotOpenAndAutoIs) {
+  const auto open = [](const char* text) {
+    return open_choices(config::read_config(text).provenance);
+  };
+  EXPECT_TRUE(open("{}").bucket && open("{}").overlap && open("{}").prefetch);
+  const OpenChoices said = open(R"({"zero_optimization": {"overlap_comm": false,
+      "reduce_bucket_size": 5e8, "prefetch_bucket_size": 5e7}})");
+  EXPECT_FALSE(said.bucket || said.overlap || said.prefetch);
+  EXPECT_TRUE(open(R"({"zero_optimization": {"reduce_bucket_size": "auto"}})").bucket);
+}
+
+TEST(ChooseCommunication, ThreadsFillTheCpusUnlessSomebodyLeavesSome) {
+  EXPECT_EQ(rank_threads(8, 2, std::nullopt).threads, 4);
+  EXPECT_FALSE(rank_threads(8, 2, std::nullopt).leave_idle_cores);
+  EXPECT_EQ(rank_threads(8, 2, 3).threads, 3);
+  EXPECT_TRUE(rank_threads(8, 2, 3).leave_idle_cores);
+  EXPECT_EQ(rank_threads(2, 4, std::nullopt).threads, 1);
+}
+
+TEST(ChoosePrecision, FollowsTheDeviceWhereTheFileIsSilent) {
+  const auto chosen = [](const char* text, bool gpu) {
+    config::ReadResult read = config::read_config(text);
+    choose_precision(read.config.precision, read.provenance, gpu);
+    return read.config.precision.model();
+  };
+  EXPECT_EQ(chosen("{}", false), DType::fp32);
+  EXPECT_EQ(chosen("{}", true), DType::bf16);
+  EXPECT_EQ(chosen(R"({"fp16": {"enabled": "auto"}})", true), DType::bf16);
+  EXPECT_EQ(chosen(R"({"fp16": {"enabled": true}})", true), DType::fp16);
+  EXPECT_EQ(chosen(R"({"bf16": {"enabled": false}})", true), DType::fp32);
 }
 
 TEST(ChooseCommunication, BucketsAreNeitherTinyNorHuge) {
