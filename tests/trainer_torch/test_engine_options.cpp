@@ -74,8 +74,9 @@ TEST(EngineOptions, WarnsOnceOfEachThingThatIsNotDoneYet) {
 }
 
 TEST(EngineOptions, RefusesWhatWouldChangeResults) {
-  EXPECT_THROW(engine_options(config_of(R"({"zeroshard": {"delayed_update": true}})")),
-               ConfigError);
+  Config delayed;  // in a file the reader refuses it
+  delayed.zero.delayed_update = true;
+  EXPECT_THROW(engine_options(delayed), ConfigError);
   EXPECT_THROW(engine_options(config_of("{}"), kCpu, 0), ConfigError);
 }
 
