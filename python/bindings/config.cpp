@@ -115,6 +115,17 @@ py::object optimizer_of(const PythonConfig& config) {
   return py::make_tuple(kind, values);
 }
 
+// What a dynamic loss scale goes by.
+py::dict loss_scaling_of(const PythonConfig& config) {
+  const Fp16Options& fp16 = config.read.config.precision.fp16;
+  py::dict values;
+  values["window"] = fp16.loss_scale_window;
+  values["hysteresis"] = fp16.hysteresis;
+  values["consecutive_hysteresis"] = fp16.consecutive_hysteresis;
+  values["minimum"] = fp16.min_loss_scale;
+  return values;
+}
+
 std::vector<std::string> left_at_auto_in(const PythonConfig& config) {
   std::vector<std::string> keys;
   for (const auto& [key, origin] : config.read.provenance) {
@@ -177,6 +188,16 @@ void bind_config(py::module_& module) {
                                return c.read.config.precision.fp16.enabled &&
                                       c.read.config.precision.fp16.loss_scale == 0.0;
                              })
+      .def_property_readonly("loss_scaling", &loss_scaling_of)
+      .def_property_readonly(
+          "prescale_gradients",
+          [](const PythonConfig& c) { return c.read.config.precision.prescale_gradients; })
+      .def_property_readonly(
+          "gradient_predivide_factor",
+          [](const PythonConfig& c) { return c.read.config.precision.gradient_predivide_factor; })
+      .def_property_readonly(
+          "enable_sanity_checks",
+          [](const PythonConfig& c) { return c.read.config.zero.enable_sanity_checks; })
       .def_property_readonly("gather_16bit_weights_on_model_save",
                              [](const PythonConfig& c) {
                                return c.read.config.zero.gather_16bit_weights_on_model_save;

@@ -49,22 +49,34 @@ std::string gradient_state(EngineCore& engine, std::size_t unit) {
 }
 
 // This rank's elements: the first one's number in the parameter, and a tensor over the engine's own
-// memory. None where it has no part.
+// memory, which has no elements where all of them are on other ranks.
+py::tuple own_part(const FlatUnit& flat, std::size_t parameter, const OwnedState& state) {
+  const UnitLayout::Location at = flat.layout().locate(parameter);
+  const FlatLayout& layout = flat.layout().groups()[at.group].layout;
+  const Span whole = layout.parameter_span(at.index);
+  const Span have = state.sharded ? layout.shard(flat.rank()) : Span(0, layout.padded_numel());
+  const std::int64_t begin = std::clamp(have.begin(), whole.begin(), whole.end());
+  const std::int64_t end = std::clamp(have.end(), begin, whole.end());
+  const std::int64_t first = begin < end ? begin - have.begin() : 0;
+  return py::make_tuple(begin - whole.begin(),
+                        wrap(tensor_over(element_at(state.data, first, state.dtype), end - begin,
+                                         state.dtype, flat.memory()->device())));
+}
+
+// None where the engine keeps no such state of the parameter.
 py::object local_state(EngineCore& engine, std::size_t unit, std::size_t parameter,
                        const std::string& which) {
   if (!has_state(engine, unit, parameter, which)) return py::none();
   const FlatUnit& flat = engine.core().unit(unit);
-  const UnitLayout::Location at = flat.layout().locate(parameter);
-  const FlatLayout& layout = flat.layout().groups()[at.group].layout;
-  const OwnedState state = state_of(engine.core(), unit, at.group, which);
-  const Span whole = layout.parameter_span(at.index);
-  const Span have = state.sharded ? layout.shard(flat.rank()) : Span(0, layout.padded_numel());
-  const std::int64_t begin = std::max(whole.begin(), have.begin());
-  const std::int64_t end = std::min(whole.end(), have.end());
-  if (begin >= end) return py::none();
-  void* const first = element_at(state.data, begin - have.begin(), state.dtype);
-  return py::make_tuple(begin - whole.begin(), wrap(tensor_over(first, end - begin, state.dtype,
-                                                                flat.memory()->device())));
+  const std::size_t group = flat.layout().locate(parameter).group;
+  return own_part(flat, parameter, state_of(engine.core(), unit, group, which));
+}
+
+// Of the parameter itself, frozen or not: the rank's span of it, in its own dtype.
+py::tuple local_parameter(EngineCore& engine, std::size_t unit, std::size_t parameter) {
+  const FlatUnit& flat = engine.core().unit(unit);
+  const std::size_t group = flat.layout().locate(parameter).group;
+  return own_part(flat, parameter, {flat.shard(group), flat.layout().groups()[group].dtype, true});
 }
 
 // Where the masters of each unit's parameters lie: flat group and first element in it, counted over
@@ -174,9 +186,14 @@ void bind_engine_states(py::class_<EngineCore>& type) {
   type.def("has_state", &has_state)
       .def("gradient_state", &gradient_state)
       .def("local_state", &local_state)
+      .def("local_parameter", &local_parameter)
       .def("master_places", &master_places)
       .def("rank_tensors", &rank_tensors)
       .def("steps", &steps_of)
+      .def("steps_of",
+           [](EngineCore& engine, std::size_t unit, std::size_t parameter) {
+             return engine.core().states().steps(unit, parameter);
+           })
       .def("set_steps", &set_steps)
       .def("scaler_state", &scaler_state)
       .def("restore_scaler", &restore_scaler)

@@ -37,6 +37,8 @@ class CheckpointCalls(EngineFacts):
         exclude_frozen_parameters: bool = False,
     ) -> bool:
         """Writes weights, optimizer states and counters. Returns True."""
+        if save_dir is None or not os.fspath(save_dir):
+            raise StorageError(f"[storage] a checkpoint needs a folder: save_dir={save_dir!r}; give its path")
         tag = self._one_tag(str(tag) if tag is not None else f"global_step{self.global_steps}")
         folder = Path(save_dir) / tag
         with all_or_none():
@@ -78,7 +80,7 @@ class CheckpointCalls(EngineFacts):
 
     def _saved_state(self, client_state: dict[str, Any]) -> dict[str, Any]:
         counters = {name: getattr(self, name) for name in ("global_steps", "global_samples", "micro_steps", "skipped_steps")}
-        optimizer = self.optimizer.state_dict() if self.basic_optimizer is not None else None
+        optimizer = self.optimizer.hyper_parameters() if self.basic_optimizer is not None else None
         scheduler = self.lr_scheduler.state_dict() if self.lr_scheduler is not None else None
         return {
             "format": files.FORMAT,

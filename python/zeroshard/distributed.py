@@ -10,6 +10,7 @@ import torch.distributed as dist
 from zeroshard import _C
 from zeroshard.chosen_device import wants_cpu
 from zeroshard.engine_registry import drop_all_engines
+from zeroshard.errors import StateError
 from zeroshard.launch_variables import meet, rank_here, ranks_here, take_launch
 
 # One for gathers, one for reductions and one for the engine's own words: the order of messages in a
@@ -52,8 +53,13 @@ def init_distributed(
     world_size: int = -1,
 ) -> None:
     """Makes torch's default process group where there is none: of NCCL for GPUs, else of gloo."""
-    if is_initialized() or dist_init_required is False:
+    if is_initialized():
         return
+    if dist_init_required is False:
+        raise StateError(
+            "[comm] there is no process group, and dist_init_required=False says not to make one; "
+            "call torch.distributed.init_process_group() before, or leave dist_init_required out"
+        )
     options = {"rank": rank, "world_size": world_size} if rank >= 0 else {}
     if init_method is None and options:
         meet(world_size, distributed_port)

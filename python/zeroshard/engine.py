@@ -1,4 +1,5 @@
 """The engine: a module that computes as the user's does, and trains it sharded."""
+import gc
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,9 +17,10 @@ from zeroshard.engine_registry import EngineKeeper, engines
 from zeroshard.engine_setup import EngineSetup
 from zeroshard.errors import StateError
 from zeroshard.gather import full_params, refuse_to_write
+from zeroshard.gather_by_hand import release_all_of
 from zeroshard.hooks import ModelHooks
 from zeroshard.map_tensors import map_tensors
-from zeroshard.optimizer import HookedModule, ZeroOptimizer
+from zeroshard.optimizer import HookedModule, ZeroOptimizer, kernel_of
 from zeroshard.read_config import EngineConfig
 from zeroshard.released_state import refuse_released_state_dict
 from zeroshard.sharded_parameter import ShardHome, make_sharded
@@ -57,6 +59,8 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
         self._report = StepReport(configuration.parsed, device)
         self._choose_batch_sizes()
         self._build()
+        if optimizer is not None:
+            self.optimizer.show_states(kernel_of(optimizer))
         engines[id(module)] = self
         for each in self._kept_by():
             each.__dict__["_zs_keeper"] = EngineKeeper(self)
@@ -134,6 +138,8 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
         """Acts at the accumulation boundary: clips, updates, and lets the schedule go on."""
         if self.basic_optimizer is None:
             raise StateError("[state] this engine was made without an optimizer; name one in the configuration or pass one")
+        if self.core.at_boundary():
+            self.optimizer.before_step()
         with self._report.timed("step"):
             result = self.core.step(self.optimizer.param_groups)
         self.micro_steps += 1
@@ -144,7 +150,7 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
     def _end_step(self, result: dict[str, Any], lr_kwargs: dict[str, Any]) -> None:
         self._gradient_norm = result["gradient_norm"]
         self.optimizer.overflow = not result["applied"]
-        self.basic_optimizer._opt_called = True  # torch's schedulers ask, to warn of a wrong order
+        self.optimizer.after_step()
         if self.optimizer.overflow:
             self.skipped_steps += 1
             self.say(f"step {self.global_steps + 1} skipped: a gradient was not finite, loss scale {self.core.loss_scale():g}")
@@ -184,7 +190,15 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
         return self.core.at_boundary()
 
     def empty_partition_cache(self) -> None:
-        """Nothing: what is gathered is released when its module ends."""
+        """Gives back what param.all_gather() has gathered, and the buffers of the next gathers, which then are made anew.
+        The root unit and persistent ones stay: their shards are parts of their full parameters."""
+        release_all_of(self)
+        if self.core.is_in_forward() and not calls_under_way(self.module):
+            self.core.abandon_forward()
+        self.core.empty_gather_pool()
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Nothing: gradients never reach `.grad`, and a step takes them with it."""
@@ -231,6 +245,7 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
         if self._destroyed:
             return
         self._destroyed = True
+        release_all_of(self)
         self._hooks.remove()
         kept = self._keep_shards() if self.configuration.parsed.shards_parameters else []
         self.core.close()  # it says so itself if somebody asks it for anything
@@ -239,6 +254,8 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
             parameter.data = home.shard.new_empty(0)
         for parameter in self._frozen_here:
             parameter.requires_grad_(True)
+        if self.basic_optimizer is not None:
+            self.optimizer.hide_states()
         if self._shard_steps is not None:
             self._shard_steps.give_back()
         if self._groups is not None:

@@ -56,6 +56,19 @@ class EngineFacts(EngineParts):
     def loss_scale(self) -> float:
         return self.core.loss_scale()
 
+    def gradient_predivide_factor(self) -> float:
+        return self.configuration.parsed.gradient_predivide_factor
+
+    def postscale_gradients(self) -> bool:
+        """Whether gradients are divided by the number of ranks after their sum, and not before."""
+        return not self.configuration.parsed.prescale_gradients
+
+    def zero_offload_optimizer(self) -> None:
+        """None: states stay on the device, whatever the configuration says of offload for now."""
+
+    def zero_offload_param(self) -> None:
+        """None, as zero_offload_optimizer()."""
+
     def get_global_grad_norm(self) -> float | None:
         """Of the last step: unscaled, before clipping. None before the first."""
         return self._gradient_norm
@@ -94,6 +107,14 @@ class EngineFacts(EngineParts):
     def memory(self) -> dict[str, int]:
         """Bytes that the engine holds on this rank, by category."""
         return dict(self.core.memory())
+
+    @property
+    def sparse_tensor_module_names(self) -> set[str]:
+        """Empty: every gradient is dense when it is reduced."""
+        return set()
+
+    def get_data_parallel_rank(self) -> int:
+        return distributed.rank()
 
     @property
     def world_size(self) -> int:

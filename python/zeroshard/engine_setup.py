@@ -103,7 +103,7 @@ class EngineSetup(EngineParts):
         home = EngineHome(self, index)
         for parameter in unit.parameters.values():
             if self.configuration.parsed.shards_parameters:
-                make_sharded(parameter, home)
+                make_sharded(parameter, home).ds_enable_sanity_checks = self.configuration.parsed.enable_sanity_checks
             else:
                 make_plain(parameter)
         names, parameters = list(unit.parameters), list(unit.parameters.values())

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from zeroshard import _C, distributed
+from zeroshard.agreement import of_all_ranks
 from zeroshard.engine_registry import engine_of
 from zeroshard.errors import StateError
 from zeroshard.sharded_parameter import ShardedParameter, ShardHome, ZeroParamStatus
@@ -27,13 +28,20 @@ class EngineHome:
     def engine(self) -> Any:
         return self._engine()
 
+    def own_part(self, parameter: nn.Parameter) -> torch.Tensor:
+        """This rank's elements, in the engine's memory."""
+        engine = self.engine
+        if engine is None:
+            raise StateError("[state] the engine of this parameter is gone; call initialize() for a new one")
+        return engine.core.local_parameter(*engine.places[id(parameter)])[1]
+
     def gather_for_use(self) -> bool:
         """Until the module that runs now ends. False where none runs, or the engine is gone."""
         engine = self.engine
         return engine is not None and engine.core.use_outside(self.unit)
 
 
-def _sharded_in(params: Any) -> list[ShardedParameter]:
+def sharded_in(params: Any) -> list[ShardedParameter]:
     """Each once, in an order that is the same on all ranks; what is not sharded needs no gathering."""
     if params is None:
         return []
@@ -49,7 +57,7 @@ class GatheredParameters:
     """Inside, these parameters have all their elements. Collective, to enter and to leave.
 
     With `modifier_rank` what that rank writes into them becomes theirs on all ranks; without,
-    everything written is forgotten.
+    everything written is forgotten, and with zero_optimization.enable_sanity_checks an error on all ranks.
     """
 
     def __init__(
@@ -59,18 +67,22 @@ class GatheredParameters:
         fwd_module: nn.Module | None = None,
         enabled: bool = True,
     ) -> None:
-        self.parameters = _sharded_in(params) if enabled else []
+        self.parameters = sharded_in(params) if enabled else []
         self.modifier_rank = modifier_rank
         self._alone: list[ShardedParameter] = []
         self._units: list[tuple[Any, list[int]]] = []  # engines and their units to leave
         self._copies: list[tuple[nn.Parameter, torch.Tensor]] = []  # what is written is undone
+        self._steps: dict[Any, int] = {}  # of the engines, when it was entered
         self._unwritable: list[tuple[nn.Parameter, torch.Tensor]] = []  # inside a forward: only to be read
+        self._watched: list[_Watched] = []
 
     def __enter__(self) -> list[ShardedParameter]:
         for parameter in self.parameters:
             if isinstance(parameter.zs_home, ShardHome):
                 self._enter_alone(parameter)
         self._enter_units()
+        if self.modifier_rank is None and (self._alone or self._units):
+            self._watched = [_Watched(each) for each in self.parameters if each.ds_enable_sanity_checks]
         return self.parameters
 
     def _enter_alone(self, parameter: ShardedParameter) -> None:
@@ -88,6 +100,7 @@ class GatheredParameters:
             wanted = sorted(units)
             if engine.enter_full(wanted):
                 self._units.append((engine, wanted))
+                self._steps[engine] = engine.global_steps
                 self._copy_resident(engine, wanted)
             elif self.modifier_rank is not None:  # inside a forward: they stay until the module under way ends
                 self._unwritable += self._copies_of(engine, set(wanted))
@@ -106,10 +119,18 @@ class GatheredParameters:
             if isinstance(home, EngineHome) and home.engine is engine and home.unit in units
         ]
 
+    def _is_trained(self, parameter: ShardedParameter) -> bool:
+        """Whether its engine has stepped inside: what has changed then is no write, and stays."""
+        home = parameter.zs_home
+        return isinstance(home, EngineHome) and home.engine.global_steps != self._steps.get(home.engine)
+
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
         modifier = self.modifier_rank if kind is None else None
+        written = [each for each in self._watched if each.is_written() and not self._is_trained(each.parameter)] if kind is None else []
+        refused = bool(self._watched) and kind is None and any(of_all_ranks(bool(written)))
         for parameter, values in self._copies if modifier is None else []:
-            parameter.data.copy_(values)
+            if not self._is_trained(parameter):
+                parameter.data.copy_(values)
         for parameter in self._alone:
             parameter.zs_home.release(parameter, modifier)
         for engine, units in self._units:
@@ -118,8 +139,33 @@ class GatheredParameters:
             else:
                 engine.core.leave_full(units, _C.Written.SOME, modifier)
         unwritable = self._unwritable if kind is None else []
-        self._alone, self._units, self._copies, self._unwritable = [], [], [], []
+        self._alone, self._units, self._copies, self._unwritable, self._watched, self._steps = [], [], [], [], [], {}
         _refuse_writes(unwritable)
+        if refused:
+            raise _stray_write(written)
+
+
+class _Watched:
+    """Whether a parameter is written: through itself, which torch counts, or through `.data`, which changes its values."""
+
+    def __init__(self, parameter: ShardedParameter) -> None:
+        self.parameter = parameter
+        self.memory, self.version = parameter.data_ptr(), parameter._version
+        self.values = parameter.data.clone()
+
+    def is_written(self) -> bool:
+        now = self.parameter
+        if now.data_ptr() != self.memory or now._version != self.version:
+            return True
+        return not torch.equal(_bits(now.data), _bits(self.values))
+
+
+def _stray_write(written: list[_Watched]) -> StateError:
+    where = f"one of shape {tuple(written[0].parameter.ds_shape)}" if written else "on another rank"
+    return StateError(
+        f"[state] in-place modification of a parameter inside GatheredParameters without a modifier_rank: {where}; "
+        "say modifier_rank=, whose values become everybody's, or switch zero_optimization.enable_sanity_checks off"
+    )
 
 
 def _refuse_writes(unwritable: list[tuple[nn.Parameter, torch.Tensor]]) -> None:

@@ -1,12 +1,16 @@
 """The optimizer that initialize() returns: hyper-parameters in live dictionaries, updates in the core."""
-from collections.abc import Callable, Iterable
+import copy
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from zeroshard.engine_absent import no_such_optimizer_attribute
+from zeroshard.engine_states import EngineStates
 from zeroshard.errors import ConfigError, StateError
+from zeroshard.loss_scaler import LossScaleConfig, LossScaler, loss_scaler_of
 
 # Each element's update depends on other elements: on a shard they would compute something else. In
 # lower case, because libraries spell one name in several ways.
@@ -14,17 +18,6 @@ NOT_ELEMENT_WISE = frozenset(
     "adafactor adammini apolloadamw came dadaptadagrad dadaptadam dadaptlion dadaptsgd galoreadafactor galoreadamw galoreadamw8bit "
     "lamb lars lbfgs muon novograd prodigy shampoo soap stableadamw".split()
 )
-
-
-class HyperParameters(torch.optim.Optimizer):
-    """An optimizer named in the configuration: parameter groups without code of their own."""
-
-    def __init__(self, params: Iterable[Any], kind: str, values: dict[str, Any]) -> None:
-        self.zeroshard_kernel = kind
-        super().__init__(params, dict(values))
-
-    def step(self, closure: Callable | None = None) -> None:
-        raise StateError("[state] this optimizer steps with its engine; call engine.step()")
 
 
 def _plain_adam(optimizer: torch.optim.Optimizer) -> str | None:
@@ -154,14 +147,18 @@ class HookedModule:
         raise AttributeError(no_such_optimizer_attribute(name), name=name, obj=self)
 
 
-class ZeroOptimizer(HookedModule):
+class ZeroOptimizer(HookedModule, torch.optim.Optimizer):
     """What clients see. `param_groups` are the very dictionaries of the optimizer inside: schedulers
-    write learning rates there, and every step reads them again."""
+    write learning rates there, and every step reads them again. Of torch's class it has the calls and not the
+    constructor: all it would keep is the inside one's."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, engine: Any) -> None:
-        super().__init__(engine)
+        HookedModule.__init__(self, engine)
         self.optimizer = optimizer
         self.overflow = False
+        self._given = [list(group["params"]) for group in optimizer.param_groups]
+        self._optimizer_step_pre_hooks: OrderedDict = OrderedDict()
+        self._optimizer_step_post_hooks: OrderedDict = OrderedDict()
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -179,9 +176,32 @@ class ZeroOptimizer(HookedModule):
     def defaults(self) -> dict[str, Any]:
         return self.optimizer.defaults
 
+    def show_states(self, kernel: str | None) -> None:
+        """The engine's, in the optimizer inside, where one of our kernels keeps them; else it has its own."""
+        if kernel is not None:
+            self.optimizer.state = EngineStates(self._engine, kernel)
+
+    def hide_states(self) -> None:
+        """The engine goes, and the states with it."""
+        if isinstance(self.optimizer.state, EngineStates):
+            self.optimizer.state = defaultdict(dict)
+
+    # --- the loss scale ---------------------------------------------------------------------------
+    @property
+    def loss_scaler(self) -> LossScaler:
+        return loss_scaler_of(self._engine)
+
+    @property
+    def loss_scale_config(self) -> LossScaleConfig:
+        return LossScaleConfig(self.loss_scaler, self.needs_scaler())
+
     @property
     def loss_scale(self) -> float:
         return self._engine.core.loss_scale()
+
+    @loss_scale.setter
+    def loss_scale(self, scale: float) -> None:
+        self.loss_scaler.cur_scale = scale
 
     @property
     def cur_scale(self) -> float:
@@ -191,8 +211,41 @@ class ZeroOptimizer(HookedModule):
     def dynamic_loss_scale(self) -> bool:
         return self._engine.configuration.parsed.dynamic_loss_scale
 
+    def needs_scaler(self) -> bool:
+        """Whether a loss must be scaled before its backward: in fp16."""
+        return self._engine.fp16_enabled()
+
+    # --- parameters -------------------------------------------------------------------------------
+    @property
+    def fp16_groups(self) -> list[list[nn.Parameter]]:
+        """The model's own parameters by parameter group, whatever their precision is."""
+        return [list(group) for group in self._given]
+
+    bf16_groups = bit16_groups = fp16_groups
+
+    @property
+    def leaf_parameters(self) -> dict[nn.Module, list[nn.Parameter]]:
+        """What is trained of the modules that set_z3_leaf_modules has marked."""
+        found: dict[nn.Module, list[nn.Parameter]] = {}
+        for parameter in (each for group in self._given for each in group):
+            leaf = getattr(parameter, "ds_z3_leaf_module", None)
+            if leaf is not None:
+                found.setdefault(leaf, []).append(parameter)
+        return found
+
+    # --- steps ------------------------------------------------------------------------------------
     def step(self, closure: Callable | None = None) -> None:
         self._engine.step()
+
+    def before_step(self) -> None:
+        """What register_step_pre_hook() was given, at the accumulation boundary."""
+        for hook in self._optimizer_step_pre_hooks.values():
+            hook(self, (), {})
+
+    def after_step(self) -> None:
+        self._opt_called = self.optimizer._opt_called = True  # torch's schedulers ask, to warn of a wrong order
+        for hook in self._optimizer_step_post_hooks.values():
+            hook(self, (), {})
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
         self._engine.backward(loss, retain_graph=retain_graph)
@@ -216,13 +269,42 @@ class ZeroOptimizer(HookedModule):
     def add_param_group(self, group: dict[str, Any]) -> None:
         raise StateError("[state] parameter groups are fixed when the engine is made; call initialize() again")
 
-    def state_dict(self) -> dict[str, Any]:
-        """Hyper-parameters. The states are saved with the engine: engine.save_checkpoint()."""
+    def hyper_parameters(self) -> dict[str, Any]:
+        """What a checkpoint's state.json has of it. The states are saved beside."""
         groups = [{key: value for key, value in group.items() if key != "params"} for group in self.param_groups]
         return {"param_groups": groups, "loss_scaler": self._engine.core.scaler_state(), "overflow": self.overflow}
 
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's, with this rank's part of the states. engine.save_checkpoint() saves all ranks', and the masters."""
+        return {**self.hyper_parameters(), **self.optimizer.state_dict()}
+
     def load_state_dict(self, state: dict[str, Any], **unused: Any) -> None:
+        if state.get("state"):
+            self._load_states(state["state"])
         for group, saved in zip(self.param_groups, state["param_groups"]):
-            group.update(saved)
+            group.update({key: value for key, value in saved.items() if key != "params"})
         if "loss_scaler" in state:
             self._engine.core.restore_scaler(state["loss_scaler"])
+
+    def _load_states(self, saved: dict[int, dict[str, Any]]) -> None:
+        stepped = [each for group in self.param_groups for each in group["params"]]
+        if isinstance(self.state, EngineStates):
+            self.state.load(saved, stepped)
+            return
+        for number, states in saved.items():
+            device = stepped[number].device
+            self.state[stepped[number]] = {
+                name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in states.items()
+            }
+
+    def __deepcopy__(self, memo: dict) -> torch.optim.Optimizer:
+        """A copy has no engine: it is a plain optimizer, as a copied parameter is a plain one."""
+        return copy.deepcopy(self.optimizer, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _without_engine, (self.optimizer,)
+
+
+def _without_engine(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """What a pickled ZeroOptimizer becomes: the one inside it, which pickle has brought already."""
+    return optimizer

@@ -9,7 +9,8 @@ from torch import nn
 
 from zeroshard import _C, distributed
 from zeroshard.errors import ConfigError
-from zeroshard.optimizer import HyperParameters, refuse_unfit
+from zeroshard.named_optimizer import named_optimizer
+from zeroshard.optimizer import ZeroOptimizer, refuse_unfit
 from zeroshard.read_config import EngineConfig
 
 Groups = list[dict[str, Any]]
@@ -65,6 +66,8 @@ def make_optimizer(
     config: EngineConfig, model: nn.Module, optimizer: Any, model_parameters: list[Any] | None
 ) -> torch.optim.Optimizer | None:
     """The caller's optimizer, else the configuration's; none where nobody wants to train."""
+    if isinstance(optimizer, ZeroOptimizer):
+        optimizer = optimizer.optimizer  # of an engine before this one
     if optimizer is not None and not callable(optimizer) or isinstance(optimizer, torch.optim.Optimizer):
         refuse_untrainable(model)
         refuse_unfit(optimizer)
@@ -74,7 +77,7 @@ def make_optimizer(
     groups = groups_of(model, model_parameters)
     _refuse_nothing_to_train(model, groups)
     if optimizer is None:
-        return HyperParameters(groups, *(config.parsed.optimizer or _default_adam()))
+        return named_optimizer(groups, *(config.parsed.optimizer or _default_adam()))
     is_plain = len(groups) == 1 and groups[0].keys() == {"params"}  # a group's own hyper-parameters must not be lost
     made = optimizer(groups[0]["params"] if is_plain else groups)
     refuse_unfit(made)

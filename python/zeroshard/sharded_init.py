@@ -35,6 +35,14 @@ def dtype_of_config(config: Any) -> torch.dtype:
     return torch.float16 if _enabled(config.get("fp16")) else torch.float32
 
 
+def _checks_sanity(config: Any) -> bool:
+    """Of such a configuration, too."""
+    if not isinstance(config, dict):
+        return config is not None and EngineConfig(config, distributed.world_size()).parsed.enable_sanity_checks
+    section = config.get("zero_optimization")
+    return isinstance(section, dict) and section.get("enable_sanity_checks") in (True, "true", "True")
+
+
 def _is_everybody(group: Any) -> bool:
     return group is None or torch.distributed.get_world_size(group) == distributed.world_size()
 
@@ -102,6 +110,7 @@ class Init:
     def _open(self, config: Any, dtype: torch.dtype | None) -> None:
         self.dtype = dtype or (dtype_of_config(config) if config is not None else None)
         self.device = distributed.local_device()
+        self._checks_sanity = _checks_sanity(config)
         self._originals: list[tuple[type, Callable]] = []
         self._depth: dict[int, int] = {}
 
@@ -163,7 +172,7 @@ class Init:
                 continue
             dtype = self.dtype if parameter.is_floating_point() else None
             parameter.data = parameter.data.to(self.device, dtype)
-            shard_alone(parameter)
+            shard_alone(parameter).ds_enable_sanity_checks = self._checks_sanity
         for name, buffer in module._buffers.items():
             if buffer is not None and not buffer.is_meta:
                 module._buffers[name] = buffer.to(self.device)

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from zeroshard import distributed
+from zeroshard.errors import StateError
 
 
 class ZeroParamStatus(enum.Enum):
@@ -31,7 +32,64 @@ class ShardedParameter(nn.Parameter):
     ds_shape: torch.Size
     ds_numel: int
     ds_active_sub_modules: set
+    ds_enable_sanity_checks = False  # whether a scope without a modifier_rank refuses writes
     zs_home: Any
+
+    @property
+    def ds_tensor(self) -> torch.Tensor:
+        """This rank's elements of it, flat, in the memory they live in; none where other ranks have them all."""
+        part = self.zs_home.own_part(self)
+        part.ds_numel = part.numel()
+        return part
+
+    @property
+    def ds_process_group(self) -> Any:
+        """The ranks it is spread over: all of them. None where there is one rank without a group."""
+        return dist.group.WORLD if distributed.is_initialized() else None
+
+    def all_gather(self, param_list: Any = None, async_op: bool = False, hierarchy: int = 0) -> list[Any] | None:
+        """Its elements are here until partition(). Collective. With `async_op` a list of things to wait for, which is
+        empty: it is done at once."""
+        from zeroshard import gather_by_hand
+
+        gather_by_hand.all_gather([self] if param_list is None else list(param_list))
+        return [] if async_op else None
+
+    def partition(
+        self, param_list: Any = None, hierarchy: int = 0, has_been_updated: bool = False, free_data: bool = True
+    ) -> None:
+        """Ends all_gather(). With `has_been_updated` what each rank has written into its own part is kept. Collective."""
+        from zeroshard import gather_by_hand
+
+        if not free_data:
+            raise StateError("[state] partition() always gives the memory back: free_data=False; leave it out, or call partition() later")
+        gather_by_hand.release([self] if param_list is None else list(param_list), has_been_updated)
+
+    def convert_to_zero_parameters(self, param_list: Any) -> None:
+        """Shards these plain parameters, too. Collective."""
+        from zeroshard import gather_by_hand
+
+        gather_by_hand.convert_to_zero_parameters(list(param_list))
+
+    def ds_summary(self, use_debug_name: bool = False) -> dict[str, Any]:
+        return {
+            "id": self._debug_name() if use_debug_name else self.ds_id,
+            "status": self.ds_status.name,
+            "numel": self.numel(),
+            "ds_numel": self.ds_numel,
+            "shape": tuple(self.shape),
+            "ds_shape": tuple(self.ds_shape),
+            "requires_grad": self.requires_grad,
+            "grad_shape": tuple(self.grad.shape) if self.grad is not None else None,
+            "persist": self.ds_persist,
+            "active_sub_modules": self.ds_active_sub_modules,
+            "ds_tensor.shape": self.ds_tensor.shape,
+        }
+
+    def _debug_name(self) -> str:
+        engine = getattr(self.zs_home, "engine", None)
+        names = [name for name, each in engine.module.named_parameters() if each is self] if engine is not None else []
+        return f"name={names[0] if names else 'unknown'} id={self.ds_id}"
 
     @property
     def ds_status(self) -> ZeroParamStatus:
@@ -81,8 +139,8 @@ def make_plain(parameter: nn.Parameter) -> None:
     """Undoes make_sharded, for a parameter that has all its elements."""
     if not isinstance(parameter, ShardedParameter):
         return
-    for name in ("ds_id", "ds_shape", "ds_numel", "ds_active_sub_modules", "ds_persist", "zs_home"):
-        delattr(parameter, name)
+    for name in ("ds_id", "ds_shape", "ds_numel", "ds_active_sub_modules", "ds_persist", "ds_enable_sanity_checks", "zs_home"):
+        parameter.__dict__.pop(name, None)
     parameter.__class__ = nn.Parameter
 
 
@@ -107,6 +165,11 @@ class ShardHome:
         own = values.reshape(-1)[begin : begin + self.part_numel]
         self.shard[: own.numel()].copy_(own)
 
+    def own_part(self, parameter: ShardedParameter) -> torch.Tensor:
+        """This rank's elements, without the padding that makes all parts equal."""
+        begin = min(distributed.rank() * self.part_numel, parameter.ds_numel)
+        return self.shard[: min(self.part_numel, parameter.ds_numel - begin)]
+
     def is_gathered(self, parameter: ShardedParameter) -> bool:
         return parameter.numel() == parameter.ds_numel
 
@@ -119,21 +182,23 @@ class ShardHome:
             full.copy_(self.shard)
         parameter.data = full[: parameter.ds_numel].view(parameter.ds_shape)
 
-    def release(self, parameter: ShardedParameter, modifier_rank: int | None) -> None:
-        """What a modifier has written is everybody's; what others have written is forgotten."""
+    def release(self, parameter: ShardedParameter, modifier_rank: int | None, alone: bool = False) -> None:
+        """What a modifier has written is everybody's; what others have written is forgotten. `alone`: each rank is the
+        modifier of its own part."""
         if modifier_rank is not None:
             values = parameter.data.contiguous()
-            if distributed.world_size() > 1:
+            if distributed.world_size() > 1 and not alone:
                 dist.broadcast(values, src=modifier_rank)
             self._take(values, distributed.rank())
         parameter.data = self.shard.new_empty(0)
 
 
-def shard_alone(parameter: nn.Parameter) -> None:
+def shard_alone(parameter: nn.Parameter) -> ShardedParameter:
     """Keeps one part per rank, of rank 0's values. Collective."""
     values = parameter.data.contiguous()
     if distributed.world_size() > 1:
         dist.broadcast(values, src=0)
-    make_sharded(parameter, None)
-    parameter.zs_home = ShardHome(parameter, values)
-    parameter.data = values.new_empty(0)
+    sharded = make_sharded(parameter, None)
+    sharded.zs_home = ShardHome(sharded, values)
+    sharded.data = values.new_empty(0)
+    return sharded

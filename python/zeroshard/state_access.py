@@ -13,18 +13,9 @@ from torch import nn
 from zeroshard import distributed
 from zeroshard.engine import Engine
 from zeroshard.engine_registry import engine_of
+from zeroshard.engine_states import MOMENTS
 from zeroshard.errors import StateError
 from zeroshard.optimizer import kernel_of
-
-_ADAM = {"exp_avg": "moment_0", "exp_avg_sq": "moment_1"}
-# What clients call the moments of each of our kernels. Adagrad's has torch's name and DeepSpeed's.
-_MOMENTS = {
-    "adam": _ADAM,
-    "adam_l2": _ADAM,
-    "sgd": {"momentum_buffer": "moment_0"},
-    "lion": {"exp_avg": "moment_0"},
-    "adagrad": {"sum": "moment_0", "exp_avg_sq": "moment_0"},
-}
 
 Part = tuple[int, torch.Tensor]  # the first element's number in the parameter, and the engine's own memory
 
@@ -40,6 +31,7 @@ class _Place:
     shape: torch.Size
 
     def parts(self, which: str) -> list[Part]:
+        """One, perhaps of no elements; none where the engine keeps no such state."""
         part = self.engine.core.local_state(self.unit, self.index, which)
         return [] if part is None else [part]
 
@@ -95,7 +87,7 @@ class _OptimizerState:
     def find(self, place: _Place, together: bool) -> list[Part] | None:
         if place.engine._shard_steps is not None:
             return self._find_in_shards(place, together)
-        moments = _MOMENTS.get(kernel_of(place.engine.basic_optimizer) or "", {})
+        moments = MOMENTS.get(kernel_of(place.engine.basic_optimizer) or "", {})
         if self.name not in moments:
             raise self._unknown(moments)
         moment = moments[self.name]
@@ -108,7 +100,7 @@ class _OptimizerState:
         found, known, some = _most([bool(parts), self.name in names, bool(names)], place, together)
         if some and not known:
             raise self._unknown(names)
-        if not together and not place.parts("master"):
+        if not together and not sum(master.numel() for _, master in place.parts("master")):
             return []  # it is all on other ranks
         return parts if found else None
 
@@ -227,13 +219,15 @@ def safe_update_full_grad_vectorized(
 
 def _local(parameter: nn.Parameter, kind: Any) -> torch.Tensor | None:
     place = _place(parameter)
-    parts = (kind.find(place, False) if place is not None else None) or []
-    found = [part for _, part in parts]
-    return torch.cat(found) if len(found) > 1 else next(iter(found), None)
+    parts = kind.find(place, False) if place is not None else None
+    if place is None or parts is None:
+        return None
+    found = [part for _, part in parts] or [torch.empty(0, device=place.engine.device)]  # it is all on other ranks
+    return torch.cat(found) if len(found) > 1 else found[0]
 
 
 def safe_get_local_fp32_param(param: nn.Parameter) -> torch.Tensor | None:
-    """This rank's part, without communication, as all that say `local`. None also where it has no part."""
+    """This rank's part, without communication, as all that say `local`: a tensor without elements where others have it all."""
     return _local(param, _Master())
 
 
@@ -248,9 +242,9 @@ def safe_get_local_optimizer_state(param: nn.Parameter, optim_state_key: str) ->
 def _set_local(parameter: nn.Parameter, kind: Any, value: torch.Tensor) -> None:
     place = _place_to_write(parameter)
     parts = [part for _, part in _parts_to_write(place, kind, False)]
-    if not parts:
-        return  # it is all on other ranks
     numel = sum(part.numel() for part in parts)
+    if numel == 0:
+        return  # it is all on other ranks
     if value.numel() != numel:
         raise StateError(f"[state] a value of another size: {value.numel()} for {place.name}; this rank's part has {numel}")
     for part, values in zip(parts, value.detach().reshape(-1).split([part.numel() for part in parts])):

@@ -63,7 +63,6 @@ TEST(Unsupported, KeysThatOnlyTuneAreNotedForThoseWhoAsk) {
                {zero + "log_trace_cache_warnings", {"false"}, {"true"}},
                {zero + "save_muon_momentum_buffer_in_memory", {"false"}, {"true"}},
                {zero + "elastic_checkpoint", {"true", "false"}, {}},
-               {zero + "enable_sanity_checks", {"true", "false"}, {}},
                {zero + "offload_optimizer.buffer_count", {}, {"4"}},
                {zero + "offload_optimizer.fast_init", {"false"}, {"true"}},
                {zero + "offload_optimizer.pipeline_read", {"false"}, {"true"}},

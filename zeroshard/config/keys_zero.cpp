@@ -114,8 +114,9 @@ void add_tuning(KeyTable& table) {
 
 void add_checking(KeyTable& table) {
   const Absent either{.default_value = "false", .harmless = {"true", "false"}};
-  table.add(absent<bool>("zero_optimization.enable_sanity_checks",
-                         "compare ranks' operations; always on here", either));
+  table.add(option("zero_optimization.enable_sanity_checks", ZS_FIELD(zero.enable_sanity_checks),
+                   "in Python, GatheredParameters without a modifier_rank refuses writes; ranks' "
+                   "operations are compared always"));
   table.add(absent<bool>("zero_optimization.elastic_checkpoint",
                          "checkpoints load at other rank counts; always so here", either));
   table.add(always("pipeline_loading_checkpoint", "ranks load one after another", false,

@@ -124,6 +124,8 @@ class Core {
   // written into them, by all ranks or by rank `from`.
   void gather_full(std::size_t unit);
   void release_full(std::size_t unit, Written written, int from = -1);
+  // Gives back the buffers in which units were gathered, until the next gather. No message.
+  void empty_gather_pool();
   // Masters were written by each rank: parameters follow, of one unit or all. Collective.
   void adopt_masters(std::optional<std::size_t> only = {});
   // Blocks until what backward has brought so far is reduced.

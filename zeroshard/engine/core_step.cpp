@@ -261,6 +261,11 @@ void Core::release_full(std::size_t unit, Written written, int from) {
   gatherer_->trim();
 }
 
+void Core::empty_gather_pool() {
+  const std::lock_guard lock(mutex_);
+  gatherer_->empty_pool();
+}
+
 void Core::adopt_masters(std::optional<std::size_t> only) {
   const std::lock_guard lock(mutex_);
   const at::NoGradGuard no_grad;

@@ -89,7 +89,7 @@ class FlatUnit {
 
   // sharded -> gathering, into memory of gathered_bytes() that the caller keeps until release().
   void begin_gather(void* full_memory);
-  // ready -> gathering, of a resident unit whose shard has changed.
+  // ready -> gathering, of a unit that is here in full and whose shard has changed.
   void begin_refresh() { move_to(state_, ParameterState::gathering, name()); }
   void end_gather() { move_to(state_, ParameterState::ready, name()); }
   // A use begins. Until then a unit that is gathered looks released: who looks up a parameter of

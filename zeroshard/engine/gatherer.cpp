@@ -23,12 +23,11 @@ void* GatherPoolMemory::take(std::int64_t slot_bytes) {
   const auto [first, last] = slots_.equal_range(slot_bytes);
   auto found = first;
   while (found != last && found->second.taken) ++found;
-  if (found == last) {
-    found = slots_.emplace(slot_bytes,
-                           Slot{memory_.allocate(Category::buffers, Tier::device, slot_bytes)});
-  }
-  found->second.taken = true;
-  return found->second.buffer.data();
+  if (found == last) found = slots_.emplace(slot_bytes, Slot{});
+  Slot& slot = found->second;
+  if (!slot.buffer) slot.buffer = memory_.allocate(Category::buffers, Tier::device, slot_bytes);
+  slot.taken = true;
+  return slot.buffer.data();
 }
 
 void GatherPoolMemory::give_back(void* slot) {
@@ -43,6 +42,13 @@ void GatherPoolMemory::give_back(void* slot) {
 void GatherPoolMemory::trim() {
   std::erase_if(slots_,
                 [](const auto& slot) { return !slot.second.planned && !slot.second.taken; });
+}
+
+void GatherPoolMemory::empty() {
+  trim();
+  for (auto& [bytes, slot] : slots_) {
+    if (!slot.taken) slot.buffer = StateBuffer();
+  }
 }
 
 Gatherer::Gatherer(std::vector<FlatUnit*> units, GatherSchedule schedule, const GatherPool& plan,
@@ -108,11 +114,13 @@ void Gatherer::gather(std::size_t unit) {
 
 void Gatherer::refresh(std::size_t unit) {
   Entry& entry = entries_[unit];
-  if (!entry.unit->resident() || comm_.world_size() == 1) return;
+  const bool is_here = entry.unit->resident() || entry.holds > 0;
+  if (!is_here || comm_.world_size() == 1) return;
   const std::vector<GatherPair> pairs = entry.unit->gather_pairs(/*refresh=*/true);
   if (pairs.empty()) return;  // all frozen
   entry.unit->begin_refresh();
   entry.handle = comm_.all_gather_into(pairs, entry.unit->name());
+  if (entry.holds > 0) wait(unit);  // whoever holds it may read it at any time
 }
 
 void Gatherer::wait(std::size_t unit) {

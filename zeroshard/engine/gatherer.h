@@ -27,6 +27,8 @@ class GatherPoolMemory {
   void give_back(void* slot);
   // Gives up what is beyond the plan and free.
   void trim();
+  // Gives up all that is free. What the plan foresees is allocated again when it is next taken.
+  void empty();
 
  private:
   struct Slot {
@@ -70,13 +72,16 @@ class Gatherer {
   // After an exception: whatever is held is let go.
   void drop_holds();
 
-  // After an update: the shard's new values to the other ranks, for units that are resident.
+  // After an update: the shard's new values to the other ranks, for units that are resident, or
+  // that somebody holds in full, which all ranks do then.
   void refresh(std::size_t unit);
   void wait(std::size_t unit);
   void wait_for_all();
 
   // After a full-parameter scope: memory for what no phase needs is given back.
   void trim() { pool_.trim(); }
+  // The buffers of units that are released are given back. No message.
+  void empty_pool() { pool_.empty(); }
 
   GatherSchedule& schedule() { return schedule_; }
 

@@ -16,6 +16,7 @@ struct ZeroOptions {
   std::int64_t model_persistence_numel = std::numeric_limits<std::int64_t>::max();  // ... in all
   std::int64_t max_live_numel = 1'000'000'000;  // prefetch stops when this many are gathered
   bool gather_16bit_weights_on_model_save = false;
+  bool enable_sanity_checks = false;  // full parameters that nobody said he writes are not written
 
   bool deterministic = false;
   std::optional<std::int64_t> device_budget_bytes;

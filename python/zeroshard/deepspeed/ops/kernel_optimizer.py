@@ -19,6 +19,11 @@ class KernelOptimizer(torch.optim.Optimizer):
     zeroshard_kernel = ""
     moments: tuple[str, ...] = ()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies: torch's has groups and states only, and a step needs what the constructor has noted."""
+        noted = {name: value for name, value in self.__dict__.items() if isinstance(value, bool)}
+        return {**super().__getstate__(), **noted}
+
     def update(self, param: torch.Tensor, grad: torch.Tensor, state: State, group: Group) -> None:
         """One step of one parameter, in place and in fp32."""
         raise NotImplementedError
