@@ -33,6 +33,7 @@ struct CoreSettings {
   py::list parameter_groups;
   std::map<std::string, int> group_of;  // by parameter's name
   py::object update = py::none();       // an optimizer that is not ours
+  py::object after_backward = py::none();
 };
 
 EngineOptions engine_options_of(const PythonConfig& config, const CoreSettings& settings);

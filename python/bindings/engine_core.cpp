@@ -100,6 +100,7 @@ void EngineCore::finish() {
 void EngineCore::close() {
   if (hooks_ != nullptr) hooks_->close();
   options_.update = {};
+  options_.after_backward = {};
   const py::gil_scoped_release others_run;
   core_.reset();
   units_.clear();
@@ -122,6 +123,11 @@ std::unique_ptr<ModuleHook> EngineCore::make_hook(std::optional<std::size_t> uni
 void EngineCore::backward(const at::Tensor& loss, bool averages, bool keeps_graph) {
   const py::gil_scoped_release others_run;
   core().backward(loss, {.averages = averages, .keeps_graph = keeps_graph});
+}
+
+at::Tensor EngineCore::scale(const at::Tensor& loss) {
+  const py::gil_scoped_release others_run;
+  return core().scale(loss);
 }
 
 // After it the parameters are the new ones, whoever reads them.
@@ -163,15 +169,26 @@ void EngineCore::leave_full(const std::vector<std::size_t>& units, Written writt
 
 namespace {
 
+// The last reference to it may go where Python's lock is not held.
+std::shared_ptr<py::object> kept_anywhere(py::object call) {
+  return {new py::object(std::move(call)), [](py::object* object) {
+            const py::gil_scoped_acquire lock;
+            delete object;
+          }};
+}
+
+std::function<void(bool)> told_of_backward(py::object call) {
+  if (call.is_none()) return {};
+  return [kept = kept_anywhere(std::move(call))](bool shown) {
+    const py::gil_scoped_acquire lock;
+    (*kept)(shown);
+  };
+}
+
 // Called from inside step(), which has given the lock of Python away.
 std::function<void(const std::vector<at::Tensor>&)> update_by(py::object call) {
   if (call.is_none()) return {};
-  // Its last reference may go where Python's lock is not held.
-  const std::shared_ptr<py::object> kept(new py::object(std::move(call)), [](py::object* object) {
-    const py::gil_scoped_acquire lock;
-    delete object;
-  });
-  return [kept](const std::vector<at::Tensor>& gradients) {
+  return [kept = kept_anywhere(std::move(call))](const std::vector<at::Tensor>& gradients) {
     const py::gil_scoped_acquire lock;
     py::list all;
     for (const at::Tensor& each : gradients) {
@@ -196,6 +213,8 @@ std::unique_ptr<EngineCore> make_engine_core(const PythonConfig& config,
     return found == ids.end() ? 0 : found->second;
   };
   options.update = update_by(settings.update);
+  options.after_backward = told_of_backward(settings.after_backward);
+  options.shows_gradients = true;
   options.empties_released = true;
   options.keeps_dtypes = settings.keeps_dtypes;
   return std::make_unique<EngineCore>(std::move(options), std::move(comm), settings.optimizer_kind);
@@ -215,7 +234,8 @@ void bind_engine_core(py::module_& module) {
       .def_readwrite("optimizer_kind", &CoreSettings::optimizer_kind)
       .def_readwrite("parameter_groups", &CoreSettings::parameter_groups)
       .def_readwrite("group_of", &CoreSettings::group_of)
-      .def_readwrite("update", &CoreSettings::update);
+      .def_readwrite("update", &CoreSettings::update)
+      .def_readwrite("after_backward", &CoreSettings::after_backward);
 
   py::native_enum<Written>(module, "Written", "enum.Enum")
       .value("NOTHING", Written::nothing)
@@ -231,6 +251,17 @@ void bind_engine_core(py::module_& module) {
       .def("close", &EngineCore::close)
       .def("make_hook", &EngineCore::make_hook, py::keep_alive<0, 1>())
       .def("backward", &EngineCore::backward)
+      .def("scale", &EngineCore::scale)
+      .def("reduce_gradients",
+           [](EngineCore& engine) {
+             const py::gil_scoped_release others_run;
+             engine.core().reduce_gradients();
+           })
+      .def("show_local",
+           [](EngineCore& engine, bool on) {
+             const py::gil_scoped_release others_run;
+             engine.core().show_local(on);
+           })
       .def("step", &EngineCore::step)
       .def("enter_full", &EngineCore::enter_full)
       .def("leave_full", &EngineCore::leave_full, py::arg("units"),

@@ -39,6 +39,7 @@ class EngineCore {
   ForwardHooks& hooks() const { return *hooks_; }
 
   void backward(const at::Tensor& loss, bool averages, bool keeps_graph);
+  at::Tensor scale(const at::Tensor& loss);
   py::dict step(const py::list& parameter_groups);
 
   // Full parameters, for as long as the caller says; inside a forward until the module under way

@@ -29,8 +29,10 @@ OwnedState state_of(Core& core, std::size_t unit, std::size_t group, const std::
   if (which == "moment_0") return {states.moments[0], DType::fp32, sharded};
   if (which == "moment_1") return {states.moments[1], DType::fp32, sharded};
   const Reducer::UnitGradients& gradients = core.reducer().units()[unit];
-  const Piece own = gradients.groups[*gradients.group_of[group]].own_reduced();
-  return {own.data, own.dtype, true};
+  const GradientGroup& of = gradients.groups[*gradients.group_of[group]];
+  const bool whole = core.reducer().whole();
+  const Piece reduced = whole ? of.all_reduced() : of.own_reduced();
+  return {reduced.data, reduced.dtype, !whole};
 }
 
 // Whether the engine keeps such a state of the parameter: the same answer on every rank, whether or
@@ -200,6 +202,10 @@ void bind_engine_states(py::class_<EngineCore>& type) {
       .def("adopt_masters", &adopt_masters, py::arg("unit") = py::none())
       .def("memory", &memory_of)
       .def("master_segments", &master_segments)
+      .def("gradients_are_whole",
+           [](EngineCore& engine) { return engine.core().reducer().whole(); })
+      .def("shows_gradients", [](EngineCore& engine) { return engine.core().shows_gradients(); })
+      .def("shows_local", [](EngineCore& engine) { return engine.core().shows_local(); })
       .def("wait_for_gradients", [](EngineCore& engine) {
         const py::gil_scoped_release others_run;
         engine.core().finish_reductions();

@@ -2,7 +2,6 @@
 import gc
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,9 +12,9 @@ from zeroshard.calls_under_way import calls_under_way
 from zeroshard.checkpoint import CheckpointCalls
 from zeroshard.data import RankLoader
 from zeroshard.engine_absent import no_such_attribute
+from zeroshard.engine_gradients import EngineGradients
 from zeroshard.engine_registry import EngineKeeper, engines
 from zeroshard.engine_setup import EngineSetup
-from zeroshard.errors import StateError
 from zeroshard.gather import full_params, refuse_to_write
 from zeroshard.gather_by_hand import release_all_of
 from zeroshard.hooks import ModelHooks
@@ -30,7 +29,7 @@ from zeroshard.units import find_units
 logger = logging.getLogger("zeroshard")
 
 
-class Engine(EngineSetup, CheckpointCalls, nn.Module):
+class Engine(EngineGradients, EngineSetup, CheckpointCalls, nn.Module):
     """Made by zeroshard.initialize(). Unknown attributes are the module's."""
 
     def __init__(
@@ -53,6 +52,7 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
         self._gradient_norm = None
         self._step_applied = False
         self._boundary: bool | None = None
+        self._collects: str | None = None
         self._frozen_here = []
         self._shard_steps = None
         self._destroyed = False
@@ -112,34 +112,19 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
 
     # --- training ---------------------------------------------------------------------------------
     def forward(self, *args: Any, **keywords: Any) -> Any:
+        self._unshown.stop()
         if self.configuration.parsed.auto_cast:
             args, keywords = _as_half((args, keywords))
         with self._report.timed("forward"):
             return self.module(*args, **keywords)
 
-    def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True) -> torch.Tensor:
-        """Scales, differentiates, reduces. Returns the loss, divided by the micro-steps of a step."""
-        if self.basic_optimizer is None:
-            raise StateError(
-                "[state] this engine was made without an optimizer; name one in the configuration or pass one to initialize()"
-            )
-        if not isinstance(loss, torch.Tensor):
-            raise StateError(f"[state] backward needs a loss of one number: {type(loss).__name__}; pass a tensor")
-        self._report.note_loss(loss)
-        with self._report.timed("backward"):
-            self.core.backward(loss, scale_wrt_gas, retain_graph)
-        return loss.detach() / self._accumulation if scale_wrt_gas else loss.detach()
-
-    def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """For those who call loss.backward() themselves."""
-        return loss * (self.core.loss_scale() / self._accumulation)
-
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
         """Acts at the accumulation boundary: clips, updates, and lets the schedule go on."""
-        if self.basic_optimizer is None:
-            raise StateError("[state] this engine was made without an optimizer; name one in the configuration or pass one")
+        self._refuse_without_optimizer()
+        self._refuse_step_inside()
         if self.core.at_boundary():
             self.optimizer.before_step()
+        self._unshown.stop()
         with self._report.timed("step"):
             result = self.core.step(self.optimizer.param_groups)
         self.micro_steps += 1
@@ -168,27 +153,6 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
             shown = ", ".join(unused[:5]) + (" ..." if len(unused) > 5 else "")
             self.say(f"{len(unused)} parameters got no gradient on any rank in the first step: {shown}")
 
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Gradients are only collected inside. Stages 0 and 1, whose gradients stay on their ranks."""
-        if self.configuration.parsed.shards_gradients:
-            raise StateError("[state] no_sync() at a stage that shards gradients; they are reduced as they appear there")
-        before, self._boundary = self._boundary, False
-        self.core.set_boundary(False)
-        try:
-            yield
-        finally:
-            self._boundary = before
-            self.core.set_boundary(before)
-
-    def set_gradient_accumulation_boundary(self, is_boundary: bool) -> None:
-        """The caller counts micro-steps from now on."""
-        self._boundary = is_boundary
-        self.core.set_boundary(is_boundary)
-
-    def is_gradient_accumulation_boundary(self) -> bool:
-        return self.core.at_boundary()
-
     def empty_partition_cache(self) -> None:
         """Gives back what param.all_gather() has gathered, and the buffers of the next gathers, which then are made anew.
         The root unit and persistent ones stay: their shards are parts of their full parameters."""
@@ -199,9 +163,6 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Nothing: gradients never reach `.grad`, and a step takes them with it."""
 
     def deepspeed_io(
         self,
@@ -245,6 +206,7 @@ class Engine(EngineSetup, CheckpointCalls, nn.Module):
         if self._destroyed:
             return
         self._destroyed = True
+        self._unshown.stop()
         release_all_of(self)
         self._hooks.remove()
         kept = self._keep_shards() if self.configuration.parsed.shards_parameters else []

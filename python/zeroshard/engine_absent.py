@@ -10,9 +10,7 @@ WITH_OFFLOAD = frozenset(("offload_states", "reload_states"))
 
 NEAREST = {
     "_config": "engine.config, which is the dictionary, and engine.train_batch_size(), zero_optimization_stage() and their like",
-    "allreduce_gradients": "engine.backward(loss), which reduces them, or engine.no_sync() for a backward that must not",
     "buffered_allreduce_fallback": "engine.backward(loss), which reduces them",
-    "coalesce_grad_reduction": "engine.no_sync(), or a larger reduce_bucket_size",
     "dump_state": "the command `zeroshard config explain`",
     "eval_batch": _LOOP,
     "flops_profiler": "torch.utils.flop_counter.FlopCounterMode",

@@ -7,9 +7,11 @@ from torch import nn
 from zeroshard import _C
 from zeroshard.read_config import EngineConfig
 from zeroshard.units import Unit
+from zeroshard.unshown_gradients import UnshownGradients
 
 if TYPE_CHECKING:
     from zeroshard.optimizer import ShardSteps
+    from zeroshard.step_report import StepReport
 
 
 class EngineParts:
@@ -33,6 +35,10 @@ class EngineParts:
     _accumulation: int
     _gradient_norm: float | None
     _step_applied: bool
+    _boundary: bool | None  # what the caller says
+    _collects: str | None  # the call inside which backwards only collect
+    _report: "StepReport"
+    _unshown: UnshownGradients
     _runs_aside: bool
     _frozen_here: list[nn.Parameter]
     _group_of_id: dict[int, int]

@@ -15,6 +15,7 @@ from zeroshard.optimizer import ShardSteps, kernel_of
 from zeroshard.parameter_groups import group_of_parameter
 from zeroshard.sharded_parameter import ShardHome, describe_whole, make_plain, make_sharded
 from zeroshard.units import Unit, is_left_alone
+from zeroshard.unshown_gradients import UnshownGradients
 
 
 class EngineSetup(EngineParts):
@@ -76,7 +77,9 @@ class EngineSetup(EngineParts):
         settings.keeps_dtypes = any(
             isinstance(getattr(p, "zs_home", None), ShardHome) and p.dtype == wanted for p in self.module.parameters()
         )
+        self._unshown = UnshownGradients(self.module.parameters())
         if self.basic_optimizer is not None:
+            settings.after_backward = self._unshown
             self._settle_optimizer(settings)
         return settings
 

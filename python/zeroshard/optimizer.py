@@ -251,7 +251,7 @@ class ZeroOptimizer(HookedModule, torch.optim.Optimizer):
         self._engine.backward(loss, retain_graph=retain_graph)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Nothing: gradients never reach `.grad`, and a step takes them with it."""
+        self._engine.zero_grad(set_to_none)
 
     def train(self) -> None:
         """Of optimizers that train on other weights than they evaluate (schedule-free ones)."""

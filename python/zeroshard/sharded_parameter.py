@@ -12,6 +12,7 @@ from torch import nn
 
 from zeroshard import distributed
 from zeroshard.errors import StateError
+from zeroshard.unshown_gradients import noticed_grad
 
 
 class ZeroParamStatus(enum.Enum):
@@ -34,6 +35,7 @@ class ShardedParameter(nn.Parameter):
     ds_active_sub_modules: set
     ds_enable_sanity_checks = False  # whether a scope without a modifier_rank refuses writes
     zs_home: Any
+    grad = noticed_grad
 
     @property
     def ds_tensor(self) -> torch.Tensor:

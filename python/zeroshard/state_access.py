@@ -58,14 +58,16 @@ def _place_to_write(parameter: nn.Parameter) -> _Place:
 class _Master:
     """How each kind of state is found. `find` gives this rank's parts; None where no rank has any."""
 
-    in_parts_always = False
+    def in_parts(self, engine: Engine) -> bool:
+        return engine.configuration.parsed.shards_optimizer
 
     def find(self, place: _Place, together: bool) -> list[Part] | None:
         return place.parts("master")
 
 
 class _Gradient:
-    in_parts_always = True  # read from the rank's span at every stage; other states are whole at stage 0
+    def in_parts(self, engine: Engine) -> bool:
+        return not engine.core.gradients_are_whole()
 
     def find(self, place: _Place, together: bool) -> list[Part] | None:
         place.engine.core.wait_for_gradients()
@@ -79,7 +81,7 @@ class _Gradient:
 
 
 class _OptimizerState:
-    in_parts_always = False
+    in_parts = _Master.in_parts
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -151,8 +153,7 @@ def _read(parameter: nn.Parameter, kind: Any) -> torch.Tensor | None:
     whole = torch.zeros(place.shape.numel(), dtype=torch.float32, device=place.engine.device)
     for begin, part in parts:
         whole[begin : begin + part.numel()].copy_(part)
-    in_parts = kind.in_parts_always or place.engine.configuration.parsed.shards_optimizer
-    if distributed.world_size() > 1 and in_parts:
+    if distributed.world_size() > 1 and kind.in_parts(place.engine):
         dist.all_reduce(whole)
     return whole.view(place.shape)
 
@@ -190,7 +191,11 @@ def safe_set_full_fp32_param(param: nn.Parameter, value: torch.Tensor) -> None:
 
 
 def safe_get_full_grad(param: nn.Parameter) -> torch.Tensor | None:
-    """The reduced gradient between backward and step, times the loss scale; None for a frozen one, and where there is none."""
+    """The reduced gradient between backward and step, times the loss scale; None for a frozen one, and where there is none.
+    Inside no_sync() it is what this rank has collected, as `.grad` is, and no other rank is asked."""
+    place = _place(param)
+    if place is not None and place.engine.core.shows_local():
+        return None if param.grad is None else param.grad.detach().float().clone()
     return _read(param, _Gradient())
 
 

@@ -29,8 +29,7 @@ void expect_rows(const std::vector<Row>& rows, const std::string& report) {
 
 TEST(Unsupported, KeysWithoutEffectWarnUnlessTheyAskForWhatIsDoneAnyway) {
   const std::string zero = "zero_optimization.";
-  expect_rows({{zero + "ignore_unused_parameters", {"true"}, {"false"}},
-               {zero + "zero_hpz_partition_size", {"1"}, {"8"}},
+  expect_rows({{zero + "zero_hpz_partition_size", {"1"}, {"8"}},
                {zero + "mics_shard_size", {"-1", "0"}, {"4"}},
                {zero + "mics_hierarchical_params_gather", {"false"}, {"true"}},
                {zero + "override_module_apply", {"true"}, {"false"}},

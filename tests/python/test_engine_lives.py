@@ -272,8 +272,8 @@ def answers():
     engine.load_module_state_dict({"module": weights})
     assert all(torch.equal(value, weights[name]) for name, value in full_weights(engine.module).items())
     train(engine, 1)
-    with pytest.raises(AttributeError, match=r"engine.allreduce_gradients is not part of .* engine.backward"):
-        engine.allreduce_gradients()
+    with pytest.raises(AttributeError, match=r"engine.buffered_allreduce_fallback is not part of .* engine.backward"):
+        engine.buffered_allreduce_fallback()
     assert engine.blocks is engine.module.blocks and not hasattr(engine, "nothing")
 
 

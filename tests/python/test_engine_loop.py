@@ -79,8 +79,8 @@ def backward_of_torch(stage):
         for step in range(3):
             for micro in range(engine.gradient_accumulation_steps()):
                 engine.scale(next_token_loss(engine, own_tokens(step, micro))).backward()
-                assert all(parameter.grad is None for parameter in engine.module.parameters())
                 engine.step()
+                assert all(parameter.grad is None for parameter in engine.module.parameters())
         assert same(engine, quiet)
 
 

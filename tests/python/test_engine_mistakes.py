@@ -25,7 +25,6 @@ def changed_models(stage):
 
     with_change(lambda model: model.double(), r"other memory .*: \S*weight of unit \S+; call module.to\(\) and the like before")
     with_change(lambda model: model.blocks[1].requires_grad_(False), r"requires_grad has changed .*: blocks.1.norm.weight of unit blocks.1; freeze")
-    with_change(lambda model: setattr(model.embedding, "sparse", True), "a sparse gradient is not supported: embedding.weight; make the")
     engine = start(made(), settings(stage))
     with pytest.raises(RuntimeError, match="create_graph is not supported; use torch"):
         loss_of(engine).backward(create_graph=True)

@@ -40,6 +40,9 @@ void add_gathering(KeyTable& table) {
                    "saving the model writes its full weights")
                 .alias("gather_16bit_weights_on_model_save")
                 .formerly("stage3_gather_fp16_weights_on_model_save"));
+  table.add(option("zero_optimization.ignore_unused_parameters",
+                   ZS_FIELD(zero.ignore_unused_parameters),
+                   "false: a step in which a parameter has no gradient on any rank is an error"));
 }
 
 Key always(std::string name, std::string meaning, bool what_we_do, std::string instead) {
@@ -99,9 +102,6 @@ void add_tuning(KeyTable& table) {
   table.add(always("stage3_allgather_sequential", "gather parameters one by one", false,
                    "a unit is gathered as one")
                 .alias("allgather_sequential"));
-  table.add(always_and_missed("ignore_unused_parameters",
-                              "parameters without gradient are no error", true,
-                              "parameters without gradient are reported after step 1"));
   table.add(always("round_robin_gradients", "spread neighbouring parameters over ranks", false,
                    "every rank owns an equal span of each unit"));
   table.add(always("memory_efficient_linear", "linear layers keep references to parameters", true,

@@ -122,6 +122,9 @@ void Core::make_reducer() {
                      .root_unit = root_,
                      .trace = options_.trace},
       *memory_, *reductions_);
+  if (options_.shows_gradients && stage_keeps_local()) {
+    shown_ = std::make_unique<ShownGradients>(pointers(flat_), *reducer_);
+  }
 }
 
 void Core::make_states() {
@@ -260,8 +263,10 @@ void Core::after_backward(std::size_t unit) {
 void Core::capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient) {
   const std::lock_guard lock(mutex_);
   open_backward();
+  if (!loss_.scaled) refuse_unscaled();
   if (unit != root_) spans_.begin_backward(unit);  // the root's would be open to the very end
-  reducer_->capture(unit, parameter, gradient);
+  reducer_->capture(unit, parameter,
+                    as_ours(gradient, flat_[unit]->parameters()[parameter].tensor));
   finish_open_unit(unit);
   if (completes_by_gradients() && pending_[unit] == 0 && reducer_->all_captured(unit)) {
     reducer_->complete(unit);
@@ -295,26 +300,6 @@ void Core::finish_unit(std::size_t unit) {
   gatherer_->unhold(unit);
 }
 
-void Core::begin_backward() {
-  check_root();
-  gatherer_->finish_phase();
-  if (!std::exchange(forward_ran_, true)) gatherer_->pass_over(PhaseKind::train_forward);
-  in_backward_ = backward_ran_ = true;
-  autograd_is_over_ = false;
-  reducer_->begin_backward(at_boundary() || !stage_keeps_local());
-}
-
-// In a backward that is not ours (loss.backward()), the first hook comes here.
-void Core::open_backward() {
-  if (in_backward_) return;
-  begin_backward();
-  torch::autograd::Engine::get_default_engine().queue_callback([link = link_] {
-    if (link->core == nullptr) return;
-    const std::lock_guard lock(link->core->mutex_);
-    link->core->close_backward();
-  });
-}
-
 void Core::close_backward() {
   if (!in_backward_) return;
   autograd_is_over_ = true;
@@ -326,6 +311,7 @@ void Core::close_backward() {
   gatherer_->finish(PhaseKind::backward);  // its loss may depend on no unit that others gather
   reducer_->end_backward();
   in_backward_ = false;
+  show_gradients();
 }
 
 // What earlier micro-steps have brought is mixed with it: the accumulation begins anew.

@@ -7,7 +7,8 @@
 //   core.after_backward(unit);             // the gradients of its inputs are there
 //   core.forget_backward(unit, use);       // the graph is gone, once for each expect_backward
 //
-// Gradients are taken at the parameters' accumulator nodes and never reach `.grad`.
+// Gradients are taken at the parameters' accumulator nodes; `.grad` is empty, or shows what is
+// kept.
 #pragma once
 
 #include <atomic>
@@ -31,6 +32,7 @@
 #include "zeroshard/engine/optimizer_states.h"
 #include "zeroshard/engine/options.h"
 #include "zeroshard/engine/reducer.h"
+#include "zeroshard/engine/shown_gradients.h"
 #include "zeroshard/engine/unit_spans.h"
 #include "zeroshard/optim/options.h"
 #include "zeroshard/precision/loss_scaler.h"
@@ -57,6 +59,12 @@ struct EngineOptions {
   bool empties_released = false;
   // Parameters stay of the type they are: whoever made them has chosen, as PEFT does for adapters.
   bool keeps_dtypes = false;
+  // Where a rank has all gradients, `.grad` shows them: G from the backward that ends the step to
+  // step(), where it is replicated, and the local sums while show_local() is on. G is then gathered
+  // when backward ends, rather than in step().
+  bool shows_gradients = false;
+  // Called when a backward has ended, whoever called it, without a lock of the core's.
+  std::function<void(bool shown)> after_backward = {};
 };
 
 struct StepResult {
@@ -110,6 +118,14 @@ class Core {
   };
   void backward(const at::Tensor& loss) { backward(loss, BackwardOptions{}); }
   void backward(const at::Tensor& loss, const BackwardOptions& options);
+  // The loss times the loss scale, for those who call backward() on it themselves. What such a
+  // backward brings is divided by the micro-steps of a step, as what ours brings.
+  at::Tensor scale(const at::Tensor& loss);
+  // Reduces what backwards have only collected (set_boundary(false)), as step() would. Collective.
+  void reduce_gradients();
+  void show_local(bool on);
+  bool shows_local() const { return shows_local_; }
+  bool shows_gradients() const { return shown_ != nullptr && shown_->active(); }  // just now
   // Acts at the accumulation boundary.
   StepResult step();
   // The caller knows whether what follows is the last micro-step of its step; unset: it is counted.
@@ -158,9 +174,24 @@ class Core {
   void make_reducer();
   void make_states();
   void capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient);
-  void begin_backward();
+  // What has been done to the loss that is differentiated now.
+  struct LossState {
+    bool scaled = true;
+    bool divided = true;  // by the micro-steps of a step
+  };
+  void begin_backward(LossState loss);
   void open_backward();
+  void open_backward(LossState loss);
   void close_backward();
+  LossState somebodys_loss() const;
+  bool scales_loss() const { return options_.precision.fp16.enabled && !hooks_.empty(); }
+  void refuse_unscaled() const;
+  at::Tensor divide_scaled(const at::Tensor& gradient);
+  at::Tensor as_ours(const at::Tensor& gradient, const at::Tensor& parameter) const;
+  void gather_to_show();
+  void show_gradients();
+  void report_backward() const;
+  void pass_backward();
   void drop_backward();
   void drop_broken_backward();
   void check_root() const;
@@ -180,6 +211,8 @@ class Core {
   std::vector<std::uint8_t> own_findings();
   Agreement agree();
   double own_sum_of_squares();
+  std::vector<std::vector<bool>> by_unit(const std::vector<bool>& present) const;
+  void refuse_unused(const Agreement& agreed);
   void apply(const Agreement& agreed, float factor);
   void note_without_gradient(const std::vector<std::vector<bool>>& present);
   void update_by_kernels(const std::vector<std::vector<bool>>& present, float factor);
@@ -198,6 +231,7 @@ class Core {
   std::optional<std::size_t> root_;
   std::unique_ptr<Gatherer> gatherer_;
   std::unique_ptr<Reducer> reducer_;
+  std::unique_ptr<ShownGradients> shown_;  // null where none are ever shown
   std::unique_ptr<OptimizerStates> states_;
   LossScaler scaler_;
   std::shared_ptr<CoreLink> link_;
@@ -208,6 +242,8 @@ class Core {
   bool forward_ran_ = false;  // in this micro-step, on this rank
   bool backward_ran_ = false;
   bool autograd_is_over_ = true;
+  LossState loss_;
+  bool shows_local_ = false;
   std::vector<std::atomic<int>> pending_;   // uses whose backward has not ended
   std::vector<std::atomic<int>> in_graph_;  // uses that may be differentiated (again)
   std::vector<std::atomic<int>> open_;      // of these, the ones that were left open

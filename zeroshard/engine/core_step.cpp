@@ -1,4 +1,4 @@
-// Backward and step of the core.
+// The step of the core.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -6,8 +6,8 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full_like.h>
-#include <torch/csrc/autograd/autograd.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
@@ -22,36 +22,7 @@ namespace {
 
 constexpr std::size_t kFindingsHead = sizeof(double) + 1;
 
-void refuse_unfit(const at::Tensor& loss) {
-  if (loss.numel() == 1 && loss.requires_grad()) return;
-  throw StateError({.what = "backward needs a loss of one number that depends on parameters",
-                    .value = std::to_string(loss.numel()) + " numbers" +
-                             (loss.requires_grad() ? "" : ", no gradient"),
-                    .remedy = "reduce it with mean() or sum(), with gradients enabled"});
-}
-
 }  // namespace
-
-void Core::backward(const at::Tensor& loss, const BackwardOptions& options) {
-  refuse_unfit(loss);
-  {
-    const std::lock_guard lock(mutex_);
-    drop_broken_backward();
-    if (in_backward_) throw StateError({.what = "backward() was called inside a backward"});
-    begin_backward();
-  }
-  const auto parts = options.averages ? static_cast<double>(options_.accumulation_steps) : 1.0;
-  try {
-    torch::autograd::backward({loss}, {at::full_like(loss, scaler_.scale() / parts)},
-                              options.keeps_graph);
-  } catch (...) {
-    const std::lock_guard lock(mutex_);
-    drop_backward();
-    throw;
-  }
-  const std::lock_guard lock(mutex_);
-  close_backward();
-}
 
 // A rank may have had nothing to compute or to differentiate in this micro-step. The others'
 // gathers wait for it all the same, and their reductions for its zeros.
@@ -60,10 +31,7 @@ void Core::do_what_others_did() {
   // Nor may it have reduced what it has, where the caller says only afterwards that the step ends.
   const bool owes = at_boundary() && !reducer_->reduces();
   if (std::exchange(backward_ran_, false) && !owes) return;
-  autograd_is_over_ = true;
-  reducer_->begin_backward(at_boundary() || !stage_keeps_local());
-  gatherer_->pass_over(PhaseKind::backward);
-  reducer_->end_backward();
+  pass_backward();
 }
 
 StepResult Core::step() {
@@ -71,6 +39,7 @@ StepResult Core::step() {
   const at::NoGradGuard no_grad;
   drop_broken_backward();
   if (in_backward_) throw StateError({.what = "step() was called inside a backward"});
+  if (shown_) shown_->take_back();
   gatherer_->finish_phase();
   do_what_others_did();
   if (!at_boundary()) {
@@ -84,6 +53,7 @@ StepResult Core::step() {
                         .loss_scale = scaler_.scale(),
                         .clip = options_.precision.gradient_clipping};
   const bool skip = should_skip(options_.precision, agreed.norm);
+  if (!skip && !options_.zero.ignore_unused_parameters) refuse_unused(agreed);
   if (!skip) apply(agreed, gradient_factor(clip));
   reducer_->end_step();
   if (agreed.order_changed) adopt_order();
@@ -153,15 +123,31 @@ Core::Agreement Core::agree() {
   return agreed;
 }
 
-void Core::apply(const Agreement& agreed, float factor) {
-  reducer_->wait();
-  std::vector<std::vector<bool>> present;  // by unit and parameter
-  auto next = agreed.present.begin();
+std::vector<std::vector<bool>> Core::by_unit(const std::vector<bool>& present) const {
+  std::vector<std::vector<bool>> all;
+  auto next = present.begin();
   for (const auto& unit : flat_) {
     const auto count = static_cast<std::ptrdiff_t>(unit->parameters().size());
-    present.emplace_back(next, next + count);
+    all.emplace_back(next, next + count);
     next += count;
   }
+  return all;
+}
+
+// The step's gradients are gone, as after a step; nothing else has changed.
+void Core::refuse_unused(const Agreement& agreed) {
+  note_without_gradient(by_unit(agreed.present));
+  if (without_gradient_.empty()) return;
+  reducer_->end_step();
+  throw StateError(
+      {.what = "there are unused parameters in your model, which got no gradient on any rank",
+       .value = fmt::format("{}", fmt::join(without_gradient_, ", ")),
+       .remedy = "use or freeze them, or set zero_optimization.ignore_unused_parameters to true"});
+}
+
+void Core::apply(const Agreement& agreed, float factor) {
+  reducer_->wait();
+  const std::vector<std::vector<bool>> present = by_unit(agreed.present);
   note_without_gradient(present);
   options_.update ? update_by_caller(present, factor) : update_by_kernels(present, factor);
   if (root_) gatherer_->wait(*root_);  // nobody will announce its use

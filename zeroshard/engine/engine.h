@@ -55,6 +55,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   void backward(const at::Tensor& loss) { core_->backward(loss); }
+  // For those who call scale(loss).backward() themselves, which fp16 needs.
+  at::Tensor scale(const at::Tensor& loss) { return core_->scale(loss); }
   StepResult step() { return core_->step(); }
   // Finishes everything asynchronous.
   void finish() { core_->quiesce(); }

@@ -176,4 +176,8 @@ Piece GradientGroup::all_reduced() const {
   return {reduced_data(), padded_numel(), reduced_dtype(), device_.kind};
 }
 
+Piece GradientGroup::all_local() const {
+  return {local_.data(), padded_numel(), plan_.accumulation, device_.kind};
+}
+
 }  // namespace zeroshard

@@ -66,6 +66,10 @@ class GradientGroup {
   // G: the own span, and all of it where it is replicated.
   Piece own_reduced() const;
   Piece all_reduced() const;
+  // The kept local gradient, where there is one.
+  Piece all_local() const;
+  // Somebody else has written a parameter's local gradient.
+  void note_written(std::size_t parameter) { written_[parameter] = true; }
 
  private:
   at::Tensor local(std::size_t parameter, void* packed) const;

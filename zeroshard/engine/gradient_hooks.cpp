@@ -21,25 +21,18 @@ class GradientHook final : public torch::autograd::FunctionPreHook {
   torch::autograd::variable_list operator()(
       const torch::autograd::variable_list& gradients) override {
     if (link_->core == nullptr || gradients.empty() || !gradients[0].defined()) return gradients;
-    refuse(gradients[0]);
-    const at::NoGradGuard no_grad;
-    link_->core->capture(unit_, index_, gradients[0]);
-    return {at::Tensor()};
-  }
-
- private:
-  void refuse(const at::Tensor& gradient) const {
     if (at::GradMode::is_enabled()) {
       throw StateError({.what = "backward with create_graph is not supported",
                         .remedy = "use torch::autograd::grad for higher derivatives"});
     }
-    if (gradient.is_sparse()) {
-      throw StateError({.what = "a sparse gradient is not supported",
-                        .value = link_->core->unit(unit_).parameters()[index_].name,
-                        .remedy = "make the embedding with sparse(false)"});
-    }
+    const at::NoGradGuard no_grad;
+    // What an embedding of sparse gradients brings takes its place among the others.
+    const at::Tensor& gradient = gradients[0];
+    link_->core->capture(unit_, index_, gradient.is_sparse() ? gradient.to_dense() : gradient);
+    return {at::Tensor()};
   }
 
+ private:
   const std::shared_ptr<CoreLink> link_;
   const std::size_t unit_;
   const std::size_t index_;

@@ -17,6 +17,7 @@ struct ZeroOptions {
   std::int64_t max_live_numel = 1'000'000'000;  // prefetch stops when this many are gathered
   bool gather_16bit_weights_on_model_save = false;
   bool enable_sanity_checks = false;  // full parameters that nobody said he writes are not written
+  bool ignore_unused_parameters = true;  // else a step with one that has no gradient is an error
 
   bool deterministic = false;
   std::optional<std::int64_t> device_budget_bytes;

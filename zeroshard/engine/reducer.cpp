@@ -77,7 +77,9 @@ void Reducer::begin_backward(bool reduces) {
   ZS_CHECK(!in_backward_, "a backward inside a backward");
   wait_for_own_spans();  // the last micro-step's have had all of forward to end
   in_backward_ = true;
-  reduces_ = reduces;
+  whole_ = false;
+  // What was only collected since the last reduction stays, to be reduced with what comes.
+  const bool was_reduced = std::exchange(reduces_, reduces);
   next_bucket_ = 0;
   for (UnitGradients& unit : units_) {
     unit.complete = false;
@@ -86,7 +88,7 @@ void Reducer::begin_backward(bool reduces) {
     for (GradientGroup& group : unit.groups) {
       const bool again = group.holds_reduced();
       if (again && (plan_.keeps_local() || plan_.reduced != DType::fp32)) group.promote();
-      if (again || !plan_.keeps_local()) group.begin_generation();
+      if ((again && was_reduced) || !plan_.keeps_local()) group.begin_generation();
     }
   }
   for (BucketState& bucket : buckets_) {
@@ -239,7 +241,9 @@ void Reducer::wait_for_own_spans() {
 
 void Reducer::wait() {
   wait_for_own_spans();
-  if (plan_.stage.gradients_reduced != Placement::replicated || plan_.world_size == 1) return;
+  if (plan_.stage.gradients_reduced != Placement::replicated || whole_) return;
+  whole_ = true;
+  if (plan_.world_size == 1) return;
   const Trace::Scope scope(trace_, Lane::compute, "wait for reductions");
   std::vector<Handle> handles;
   for (std::size_t i = 0; i < units_.size(); ++i) {
@@ -255,6 +259,7 @@ void Reducer::wait() {
 }
 
 void Reducer::end_step() {
+  whole_ = false;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     UnitGradients& unit = units_[i];
     for (GradientGroup& group : unit.groups) group.end_step();
@@ -267,7 +272,7 @@ void Reducer::end_step() {
 
 void Reducer::drop_backward() {
   if (!in_backward_) return;
-  in_backward_ = false;
+  in_backward_ = whole_ = false;
   wait_for_own_spans();
   for (BucketState& bucket : buckets_) {
     if (bucket.slot != nullptr) bucket.slot->bucket.reset();

@@ -51,6 +51,8 @@ class Reducer {
   // Blocks until G is there, and all of it where it is replicated.
   void wait();
   void wait_for_own_spans();
+  // Whether wait() has made G whole here, so that what is written into it must not be lost.
+  bool whole() const { return whole_; }
   // The optimizer has read G.
   void end_step();
 
@@ -112,6 +114,7 @@ class Reducer {
   std::size_t next_bucket_ = 0;
   bool reduces_ = false;
   bool in_backward_ = false;
+  bool whole_ = false;
 };
 
 }  // namespace zeroshard

@@ -1,0 +1,104 @@
+#include "zeroshard/engine/shown_gradients.h"
+
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+
+#include "zeroshard/engine/tensors.h"
+
+namespace zeroshard {
+
+ShownGradients::ShownGradients(const std::vector<FlatUnit*>& units, Reducer& reducer)
+    : units_(units), reducer_(reducer) {
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    const std::vector<NamedParameter>& parameters = units_[unit]->parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!parameters[i].trained()) continue;
+      all_.push_back({.unit = unit, .index = i, .parameter = parameters[i].tensor});
+    }
+  }
+}
+
+ShownGradients::~ShownGradients() {
+  const at::NoGradGuard no_grad;
+  for (Shown& one : all_) {
+    at::Tensor& shown = one.parameter.mutable_grad();
+    if (one.visible && shown.is_same(one.view)) shown.reset();
+    if (one.any_dtype && !shown.defined()) {
+      one.parameter.set_grad_dtype(one.parameter.scalar_type());
+    }
+    // The memory goes with the engine.
+    if (one.view.defined() && one.view.use_count() > 1) one.view.set_data(one.view.clone());
+  }
+}
+
+void ShownGradients::show_reduced() { show(false); }
+
+void ShownGradients::show_local() { show(true); }
+
+void ShownGradients::show(bool local) {
+  active_ = true;
+  local_ = local;
+  for (Shown& one : all_) {
+    const Reducer::UnitGradients& unit = reducer_.units()[one.unit];
+    const bool others_bring_some = !local && units_[one.unit]->options().world_size > 1;
+    one.visible = unit.present[one.index] || others_bring_some;
+    at::Tensor& shown = one.parameter.mutable_grad();
+    shown.reset();
+    if (!one.visible) continue;
+    at::Tensor view = view_of(one, local);
+    if (!one.any_dtype && view.scalar_type() != one.parameter.scalar_type()) {
+      one.parameter.set_grad_dtype(std::nullopt);
+      one.any_dtype = true;
+    }
+    shown = one.view = std::move(view);
+    one.version = one.view._version();
+  }
+}
+
+// The one that was shown before, where the gradient still lies there: nothing is made at a step.
+at::Tensor ShownGradients::view_of(const Shown& one, bool local) const {
+  const UnitLayout::Location at = units_[one.unit]->layout().locate(one.index);
+  const Reducer::UnitGradients& unit = reducer_.units()[one.unit];
+  const GradientGroup& group = unit.groups[*unit.group_of[at.group]];
+  const Piece whole = local ? group.all_local() : group.all_reduced();
+  const Span& span = group.group().layout.parameter_span(at.index);
+  void* const begin = element_at(whole.data, span.begin(), whole.dtype);
+  const bool in_place = one.view.defined() && one.view.data_ptr() == begin &&
+                        one.view.scalar_type() == to_torch(whole.dtype);
+  if (in_place) return one.view;
+  const Device device = units_[one.unit]->memory()->device();
+  return tensor_over(begin, span.size(), whole.dtype, device).view(one.parameter.sizes());
+}
+
+void ShownGradients::take_back() {
+  if (!std::exchange(active_, false)) return;
+  const at::NoGradGuard no_grad;
+  for (Shown& one : all_) {
+    at::Tensor now = std::exchange(one.parameter.mutable_grad(), at::Tensor());
+    if (!now.defined()) {
+      if (one.visible) drop(one);
+    } else if (!one.visible || !now.is_same(one.view)) {
+      one.view = view_of(one, local_);
+      one.view.copy_(now.is_sparse() ? now.to_dense() : now);
+      adopt(one);
+    } else if (one.view._version() != one.version) {
+      adopt(one);
+    }
+    one.visible = false;
+  }
+}
+
+void ShownGradients::adopt(Shown& one) {
+  Reducer::UnitGradients& unit = reducer_.units()[one.unit];
+  const UnitLayout::Location at = units_[one.unit]->layout().locate(one.index);
+  unit.present[one.index] = true;
+  if (local_) unit.groups[*unit.group_of[at.group]].note_written(at.index);
+}
+
+void ShownGradients::drop(Shown& one) {
+  one.view.zero_();
+  reducer_.units()[one.unit].present[one.index] = false;
+}
+
+}  // namespace zeroshard
