@@ -286,7 +286,8 @@ TEST_F(TrainVerb, AnotherBatchSizeIsCheckedInPlaceOfTheFiles) {
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_NE(finished.out.find("<--lr=0.001"), std::string::npos) << finished.out;
   EXPECT_NE(finished.out.find("<--batch-size=9>"), std::string::npos) << finished.out;
-  expect_refused("train --ranks 3 --config small.json --data text --batch-size 8", "[config] 8 is");
+  expect_refused("train --ranks 3 --config small.json --data text --batch-size 8",
+                 "[config] 8 cannot be divided by 3 ranks");
   write("cycle.json", R"({"scheduler": {"type": "OneCycle",
                           "params": {"cycle_min_lr": 1e-4, "cycle_max_lr": 1e-3}}})");
   expect_refused("train --config cycle.json --data text --lr 0.1",
