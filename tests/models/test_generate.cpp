@@ -45,6 +45,48 @@ TEST(Generate, GreedyIsTheArgmaxOfTheLastPosition) {
   }
 }
 
+// A second way to the same logits, so equal to rounding and not to the bit.
+TEST(Generate, KeptKeysAndValuesGiveTheLogitsOfTheWholeText) {
+  GptOptions tied = gpt2_options();
+  tied.tied_head = true;
+  for (const GptOptions& options : {gpt2_options(), llama_options(), tied}) {
+    Gpt model = opinionated_gpt(options);
+    const at::NoGradGuard no_grad;
+    const at::Tensor tokens = tokens_of(2, options.sequence, options.vocabulary, 5);
+    KeyValueCache cache(options);
+    constexpr std::int64_t kPrompt = 3;
+    model->next_logits(tokens.narrow(1, 0, kPrompt), cache);
+    EXPECT_EQ(cache.length(), kPrompt);
+    for (std::int64_t seen = kPrompt; seen < options.sequence; ++seen) {
+      const at::Tensor kept = model->next_logits(tokens.narrow(1, seen, 1), cache);
+      const at::Tensor whole = model->next_logits(tokens.narrow(1, 0, seen + 1));
+      EXPECT_TRUE(at::allclose(kept, whole, 1e-4, 1e-4)) << "token " << seen;
+    }
+    EXPECT_EQ(cache.length(), options.sequence);
+    EXPECT_THROW(model->next_logits(tokens.narrow(1, 0, 1), cache), ConfigError) << "it is full";
+  }
+}
+
+TEST(Generate, AKeptPastIsReadAndNotComputedAgain) {
+  Gpt model = opinionated_gpt(gpt2_options());
+  const at::NoGradGuard no_grad;
+  KeyValueCache cache(model->options);
+  model->next_logits(tokens_of(1, 4, 37, 5), cache);
+  const at::Tensor before = model->next_logits(tokens_of(1, 1, 37, 6), cache).clone();
+  KeyValueCache other(model->options);
+  model->next_logits(tokens_of(1, 4, 37, 7), other);
+  EXPECT_FALSE(at::allclose(model->next_logits(tokens_of(1, 1, 37, 6), other), before));
+}
+
+TEST(Generate, EndsWhereItMayNotGoOn) {
+  Gpt model = filled_gpt(gpt2_options());
+  const Tokens whole = generate(*model, {5}, {.count = 30, .seed = 8});
+  int asked = 0;
+  const Tokens part =
+      generate(*model, {5}, {.count = 30, .seed = 8, .may_go_on = [&] { return ++asked <= 12; }});
+  EXPECT_EQ(part, Tokens(whole.begin(), whole.begin() + 12));
+}
+
 TEST(Generate, SeedsDecide) {
   Gpt model = filled_gpt(gpt2_options());
   const SamplingOptions options{.count = 30, .seed = 8};

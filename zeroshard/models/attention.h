@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include "zeroshard/models/key_values.h"
 #include "zeroshard/models/layers.h"
 #include "zeroshard/models/rotary.h"
 
@@ -11,8 +12,9 @@ namespace zeroshard::models {
 
 struct AttentionImpl : torch::nn::Module {
   explicit AttentionImpl(const GptOptions& options);
-  // x: [batch, length, hidden]. Angles: of each position, or undefined.
-  torch::Tensor forward(const torch::Tensor& x, const Angles& angles);
+  // x: [batch, length, hidden]. Angles: of each position, or undefined. `seen`: what came before x,
+  // to which x is added; then x is one position, or nothing came before. Null: there is no past.
+  torch::Tensor forward(const torch::Tensor& x, const Angles& angles, KeyValues* seen);
 
   Linear qkv{nullptr}, out{nullptr};
   std::int64_t heads, kv_heads, head_width;

@@ -25,8 +25,9 @@ BlockImpl::BlockImpl(const GptOptions& options) {
   mlp = register_module("mlp", Mlp(options));
 }
 
-torch::Tensor BlockImpl::forward(torch::Tensor x, torch::Tensor cosine, torch::Tensor sine) {
-  x = x + attention(attention_norm(x), Angles{std::move(cosine), std::move(sine)});
+torch::Tensor BlockImpl::forward(torch::Tensor x, torch::Tensor cosine, torch::Tensor sine,
+                                 KeyValues* seen) {
+  x = x + attention(attention_norm(x), Angles{std::move(cosine), std::move(sine)}, seen);
   return x + mlp(mlp_norm(x));
 }
 

@@ -19,7 +19,8 @@ TORCH_MODULE(Mlp);
 
 struct BlockImpl : torch::nn::Module {
   explicit BlockImpl(const GptOptions& options);
-  torch::Tensor forward(torch::Tensor x, torch::Tensor cosine, torch::Tensor sine);
+  // `seen`: see Attention; null in training.
+  torch::Tensor forward(torch::Tensor x, torch::Tensor cosine, torch::Tensor sine, KeyValues* seen);
 
   Norm attention_norm{nullptr};
   Attention attention{nullptr};

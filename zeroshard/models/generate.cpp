@@ -10,6 +10,7 @@
 
 #include "zeroshard/base/counter_random.h"
 #include "zeroshard/base/error.h"
+#include "zeroshard/models/key_values.h"
 
 namespace zeroshard {
 namespace {
@@ -38,12 +39,21 @@ void check_request(const std::vector<std::int64_t>& prompt, const SamplingOption
   }
 }
 
-// The last tokens that fit the model, as a batch of one.
-torch::Tensor window_of(const std::vector<std::int64_t>& tokens, std::int64_t sequence) {
-  const std::int64_t length = std::min(static_cast<std::int64_t>(tokens.size()), sequence);
+// The last `length` tokens, as a batch of one.
+torch::Tensor last_of(const std::vector<std::int64_t>& tokens, std::int64_t length) {
   torch::Tensor window = at::empty({1, length}, at::kLong);
   std::copy(tokens.end() - length, tokens.end(), window.mutable_data_ptr<std::int64_t>());
   return window;
+}
+
+torch::Tensor next_logits(GptImpl& model, const std::vector<std::int64_t>& tokens,
+                          KeyValueCache& cache) {
+  const at::Device device = model.embedding->tokens.device();
+  const auto length = static_cast<std::int64_t>(tokens.size());
+  if (length > model.options.sequence) {
+    return model.next_logits(last_of(tokens, model.options.sequence).to(device));
+  }
+  return model.next_logits(last_of(tokens, length - cache.length()).to(device), cache);
 }
 
 std::vector<float> to_floats(const torch::Tensor& logits) {
@@ -94,14 +104,15 @@ std::vector<std::int64_t> generate(GptImpl& model, const std::vector<std::int64_
   check_request(prompt, options, model.options.vocabulary);
   const at::NoGradGuard no_grad;
   const CounterRandom random("generate", options.seed);
-  const at::Device device = model.embedding->tokens.device();
+  KeyValueCache cache(model.options);
   std::vector<std::int64_t> tokens = prompt;
   for (std::int64_t i = 0; i < options.count; ++i) {
-    const torch::Tensor window = window_of(tokens, model.options.sequence).to(device);
-    const std::vector<float> logits = to_floats(model.next_logits(window));
+    if (options.may_go_on && !options.may_go_on()) break;
+    const std::vector<float> logits = to_floats(next_logits(model, tokens, cache));
     tokens.push_back(choose_token(logits, options, random.uniform(static_cast<std::uint64_t>(i))));
   }
-  return {tokens.end() - options.count, tokens.end()};
+  tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
+  return tokens;
 }
 
 }  // namespace zeroshard

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "zeroshard/models/gpt.h"
@@ -15,10 +16,14 @@ struct SamplingOptions {
   double temperature = 1.0;  // 0: always the most probable token
   std::int64_t top_k = 0;    // choose among that many; 0: among all
   std::uint64_t seed = 0;    // the same seed gives the same tokens
+  // Asked before each token, on all ranks together; false ends the text there. Empty: go on.
+  std::function<bool()> may_go_on = {};
 };
 
-// The `count` new tokens. The model sees at most its last `sequence` tokens. With an engine all
-// ranks call it together and get the same.
+// The new tokens, `count` of them or fewer where they were not to go on. The model sees at most its
+// last `sequence` tokens. Up to there keys and values are kept; beyond, each token moves all
+// positions by one, and all are computed again. With an engine all ranks call it together and get
+// the same.
 std::vector<std::int64_t> generate(GptImpl& model, const std::vector<std::int64_t>& prompt,
                                    const SamplingOptions& options);
 

@@ -18,17 +18,18 @@ const GptOptions& validated(const GptOptions& options) {
   return options;
 }
 
-void check_tokens(const torch::Tensor& tokens, const GptOptions& options) {
+// `seen`: tokens before these.
+void check_tokens(const torch::Tensor& tokens, std::int64_t seen, const GptOptions& options) {
   if (tokens.dim() == 2 && tokens.scalar_type() == at::kLong &&
-      tokens.size(1) <= options.sequence) {
+      seen + tokens.size(1) <= options.sequence) {
     return;
   }
   throw ConfigError(
       {.what = "the model was given tokens that it cannot read",
        .value = fmt::format("{} of shape [{}]", c10::toString(tokens.scalar_type()),
                             fmt::join(tokens.sizes().begin(), tokens.sizes().end(), ", ")),
-       .remedy =
-           fmt::format("give int64 numbers [batch, length], length up to {}", options.sequence)});
+       .remedy = fmt::format("give int64 numbers [batch, length], length up to {}",
+                             options.sequence - seen)});
 }
 
 }  // namespace
@@ -41,9 +42,9 @@ EmbeddingImpl::EmbeddingImpl(const GptOptions& options) {
   positions = register_parameter("positions", empty_parameter({options.sequence, options.hidden}));
 }
 
-torch::Tensor EmbeddingImpl::forward(torch::Tensor token_ids) {
+torch::Tensor EmbeddingImpl::forward(torch::Tensor token_ids, std::int64_t first) {
   const torch::Tensor x = at::embedding(tokens, token_ids);
-  return positions.defined() ? x + positions.narrow(0, 0, token_ids.size(1)) : x;
+  return positions.defined() ? x + positions.narrow(0, first, token_ids.size(1)) : x;
 }
 
 HeadImpl::HeadImpl(const GptOptions& options) {
@@ -84,15 +85,26 @@ torch::Tensor GptImpl::loss(const torch::Tensor& tokens, const torch::Tensor& ta
 }
 
 torch::Tensor GptImpl::next_logits(const torch::Tensor& tokens) {
-  const torch::Tensor last = run_blocks(tokens).select(1, tokens.size(1) - 1);
-  return head->forward(last, tied_table(), {});
+  return logits_of_last(run_blocks(tokens));
 }
 
-torch::Tensor GptImpl::run_blocks(const torch::Tensor& tokens) {
-  check_tokens(tokens, options);
-  torch::Tensor x = embedding->forward(tokens);
-  const models::Angles angles = angles_.first(tokens.size(1), x.options());
-  for (auto& block : blocks) x = block->forward(std::move(x), angles.cosine, angles.sine);
+torch::Tensor GptImpl::next_logits(const torch::Tensor& tokens, KeyValueCache& cache) {
+  return logits_of_last(run_blocks(tokens, &cache));
+}
+
+torch::Tensor GptImpl::logits_of_last(const torch::Tensor& hidden) {
+  return head->forward(hidden.select(1, hidden.size(1) - 1), tied_table(), {});
+}
+
+torch::Tensor GptImpl::run_blocks(const torch::Tensor& tokens, KeyValueCache* cache) {
+  const std::int64_t seen = cache == nullptr ? 0 : cache->length();
+  check_tokens(tokens, seen, options);
+  torch::Tensor x = embedding->forward(tokens, seen);
+  const models::Angles angles = angles_.of(seen, tokens.size(1), x.options());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    models::KeyValues* const past = cache == nullptr ? nullptr : &cache->layers[i];
+    x = blocks[i]->forward(std::move(x), angles.cosine, angles.sine, past);
+  }
   return x;
 }
 

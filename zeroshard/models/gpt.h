@@ -16,6 +16,7 @@
 
 #include "zeroshard/engine/unit.h"
 #include "zeroshard/models/block.h"
+#include "zeroshard/models/key_values.h"
 #include "zeroshard/models/options.h"
 #include "zeroshard/models/rotary.h"
 
@@ -28,9 +29,9 @@ namespace models {
 
 struct EmbeddingImpl : torch::nn::Module {
   explicit EmbeddingImpl(const GptOptions& options);
-  // [batch, length] of int64 -> [batch, length, hidden]. Virtual: the model holds a Unit of it or,
-  // where the head shares its table, the module itself.
-  virtual torch::Tensor forward(torch::Tensor token_ids);
+  // [batch, length] of int64, at positions from `first` on -> [batch, length, hidden]. Virtual: the
+  // model holds a Unit of it or, where the head shares its table, the module itself.
+  virtual torch::Tensor forward(torch::Tensor token_ids, std::int64_t first);
 
   torch::Tensor tokens, positions;
 };
@@ -57,6 +58,9 @@ struct GptImpl : torch::nn::Module {
   torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets);
   // Logits of what follows the last token, [batch, vocabulary].
   torch::Tensor next_logits(const torch::Tensor& tokens);
+  // The same for tokens that follow those in the cache, and then are in it: any number of them
+  // where it is empty, else one.
+  torch::Tensor next_logits(const torch::Tensor& tokens, KeyValueCache& cache);
 
   const GptOptions options;
   std::shared_ptr<models::EmbeddingImpl> embedding;
@@ -64,7 +68,8 @@ struct GptImpl : torch::nn::Module {
   Unit<models::HeadImpl> head{nullptr};
 
  private:
-  torch::Tensor run_blocks(const torch::Tensor& tokens);
+  torch::Tensor run_blocks(const torch::Tensor& tokens, KeyValueCache* cache = nullptr);
+  torch::Tensor logits_of_last(const torch::Tensor& hidden);
   torch::Tensor tied_table() const;
 
   models::AngleTable angles_;

@@ -14,7 +14,7 @@ namespace zeroshard::models {
 
 AngleTable::AngleTable(const GptOptions& options) : options_(options) {}
 
-Angles AngleTable::first(std::int64_t length, const at::TensorOptions& like) {
+Angles AngleTable::of(std::int64_t first, std::int64_t length, const at::TensorOptions& like) {
   if (options_.positions != Positions::rotary) return {};
   if (!all_.cosine.defined() || all_.cosine.dtype() != like.dtype() ||
       all_.cosine.device() != like.device()) {
@@ -27,7 +27,7 @@ Angles AngleTable::first(std::int64_t length, const at::TensorOptions& like) {
         at::outer(at::arange(options_.sequence, at::kDouble), turns).unsqueeze(1);
     all_ = {angles.cos().to(like), angles.sin().to(like)};
   }
-  return {all_.cosine.narrow(0, 0, length), all_.sine.narrow(0, 0, length)};
+  return {all_.cosine.narrow(0, first, length), all_.sine.narrow(0, first, length)};
 }
 
 at::Tensor rotate(const at::Tensor& x, const Angles& angles) {

@@ -20,8 +20,9 @@ class AngleTable {
  public:
   explicit AngleTable(const GptOptions& options);
 
-  // The first `length` positions, for inputs like `like`. Kept, so that a forward computes none.
-  Angles first(std::int64_t length, const at::TensorOptions& like);
+  // Of `length` positions from `first` on, for inputs like `like`. Kept, so that a forward computes
+  // none.
+  Angles of(std::int64_t first, std::int64_t length, const at::TensorOptions& like);
 
  private:
   GptOptions options_;
