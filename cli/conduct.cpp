@@ -43,9 +43,13 @@ pid_t start(const std::vector<std::string>& command, const sigset_t& mask) {
   throw cannot_fork(command);
 }
 
+// A rank that ends well behind a signal says so by its code. One that a signal has ended, or a
+// launcher, is a run that failed: mpirun gives 137 for it or a survivor's 1, whichever comes first.
 int code_of(int status, int asked) {
   if (status != 0 && asked != 0) return 128 + asked;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  const bool was_asked_itself = code == 128 + SIGINT || code == 128 + SIGTERM;
+  return code > 128 && !was_asked_itself ? 1 : code;
 }
 
 }  // namespace
