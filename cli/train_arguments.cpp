@@ -228,6 +228,7 @@ void add_train_options(CLI::App& verb, TrainOptions& options) {
   add_text(verb, "--log", options.log, "Write one JSON object per step")->type_name("FILE.jsonl");
   add_text(verb, "--trace", options.trace, "Write what ran when, for ui.perfetto.dev")
       ->type_name("FILE");
+  verb.add_flag("--no-sample", options.no_sample, "Show no sample of what was learnt at the end");
   verb.option_defaults()->group("Options");
 }
 
@@ -269,6 +270,7 @@ std::vector<std::string> words_of(const TrainOptions& options) {
   words.add_unless("--out", options.out, usual.out);
   words.add_unless("--log", options.log, usual.log);
   words.add_unless("--trace", options.trace, usual.trace);
+  if (options.no_sample) words.add_word("--no-sample");
   return words.take();
 }
 

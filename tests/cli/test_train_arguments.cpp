@@ -16,7 +16,8 @@ namespace zeroshard {
 // Beside the types, where GoogleTest looks for it.
 static auto fields(const TrainOptions& o) {
   return std::tie(o.config, o.model, o.data, o.format, o.eval_data, o.eval_every, o.steps, o.epochs,
-                  o.lr, o.batch_size, o.seed, o.device, o.log, o.trace, o.out, o.init, o.strict);
+                  o.lr, o.batch_size, o.seed, o.device, o.log, o.trace, o.out, o.init, o.strict,
+                  o.no_sample);
 }
 
 static auto fields(const GenerateOptions& o) {
@@ -108,7 +109,8 @@ TEST(TrainArguments, EveryOptionArrives) {
                                               "--lr",
                                               "3e-4",
                                               "--batch-size",
-                                              "64"});
+                                              "64",
+                                              "--no-sample"});
   const TrainOptions expected{.config = "ds.json",
                               .model = "gpt:layers=2",
                               .data = {"a", "b", "c"},
@@ -125,7 +127,8 @@ TEST(TrainArguments, EveryOptionArrives) {
                               .trace = "t.json",
                               .out = "out",
                               .init = "in",
-                              .strict = true};
+                              .strict = true,
+                              .no_sample = true};
   EXPECT_EQ(fields(options), fields(expected));
   EXPECT_EQ(train_options({"--epochs", "3"}).epochs, 3);
   EXPECT_EQ(train_options({"--data-format", "u32"}).format, TokenFormat::u32);
@@ -243,6 +246,7 @@ class Source {
     if (coin()) options.seed = random_();
     if (coin()) options.device = coin() ? "cpu" : "cuda:" + std::to_string(number(1024));
     options.strict = coin();
+    options.no_sample = coin();
     return options;
   }
 

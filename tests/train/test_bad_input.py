@@ -34,14 +34,6 @@ class OneSentence(TrainTest):
                 self.assertEqual(steps, list(range(1, len(steps) + 1)))
                 self.assertFalse(out.exists())
 
-    def test_a_full_disk(self):
-        for ranks in (1, 2):
-            with self.subTest(ranks=ranks):
-                run = self.work.train({"train_batch_size": 4}, ranks=ranks, steps=LONG,
-                                      log="/dev/full")
-                said = self.check(run, (1,), "[storage] ")
-                self.assertIn("/dev/full (No space left on device)", said)
-
     def test_a_token_beyond_the_vocabulary(self):
         draw = random.Random(3)
         tokens = [draw.randrange(300) for _ in range(4000)]

@@ -77,6 +77,17 @@ def processes_with(mark):
     return found
 
 
+def process_of_rank(mark, rank):
+    """The training program itself, not mpirun or a guardian above it."""
+    word = f"OMPI_COMM_WORLD_RANK={rank}".encode()
+    for process in processes_with(mark):
+        entry = Path("/proc", str(process))
+        if (entry / "exe").resolve().name == "zeroshard-train":
+            if word in (entry / "environ").read_bytes().split(b"\0"):
+                return process
+    raise AssertionError(f"no process of rank {rank}")
+
+
 class Workspace:
     """A temporary folder. Each run has a number, which is in the names of its files."""
 

@@ -34,7 +34,7 @@ at::Tensor DenseTask::loss(std::span<const std::int64_t> samples) {
   return model_->loss(x.to(device_), y.to(device_));
 }
 
-std::string DenseTask::sample(std::uint64_t) {
+std::string DenseTask::sample(std::uint64_t, const GoOn&) {
   const at::NoGradGuard no_grad;
   const at::Tensor x = at::empty({2, 1});
   floats(x)[0] = 0.0F;

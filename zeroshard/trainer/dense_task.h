@@ -17,7 +17,7 @@ class DenseTask final : public TrainingTask {
   torch::nn::Module& make_model(Device device) override;
   at::Tensor loss(std::span<const std::int64_t> samples) override;
   // What it predicts for some x, beside the truth.
-  std::string sample(std::uint64_t seed) override;
+  std::string sample(std::uint64_t seed, const GoOn& may_go_on) override;
 
  private:
   const DenseOptions model_options_;

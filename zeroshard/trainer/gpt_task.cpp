@@ -47,7 +47,8 @@ at::Tensor GptTask::loss(std::span<const std::int64_t> samples) {
   return model_->loss(batch.inputs.to(device_), batch.targets.to(device_));
 }
 
-std::optional<double> GptTask::evaluate(Communicator& comm, std::int64_t rows_per_rank) {
+std::optional<double> GptTask::evaluate(Communicator& comm, std::int64_t rows_per_rank,
+                                        const GoOn& may_go_on) {
   if (!evaluation_) return std::nullopt;
   const at::NoGradGuard no_grad;
   const EvaluationPlan plan(
@@ -55,6 +56,7 @@ std::optional<double> GptTask::evaluate(Communicator& comm, std::int64_t rows_pe
       {.rows_per_rank = rows_per_rank, .rank = comm.rank(), .world_size = comm.world_size()});
   double sum = 0.0;
   for (std::int64_t i = 0; i < plan.batch_count(); ++i) {
+    if (!may_go_on()) return std::nullopt;
     const EvaluationBatch rows = plan.batch(i);
     const Batch batch = read(*evaluation_, rows.samples);
     std::int64_t counted = 0;
@@ -70,14 +72,15 @@ std::optional<double> GptTask::evaluate(Communicator& comm, std::int64_t rows_pe
   return total / static_cast<double>(plan.sample_count());
 }
 
-std::string GptTask::sample(std::uint64_t seed) {
+std::string GptTask::sample(std::uint64_t seed, const GoOn& may_go_on) {
   const std::vector<std::int64_t> prompt{model_options_.vocabulary > '\n' ? '\n' : 0};
   const bool text = model_options_.vocabulary == kBytes;
   return text_of(generate(*model_, prompt,
                           {.count = text ? kSampleBytes : kSampleNumbers,
                            .temperature = 0.7,
                            .top_k = 40,
-                           .seed = seed}),
+                           .seed = seed,
+                           .may_go_on = may_go_on}),
                  model_options_.vocabulary);
 }
 

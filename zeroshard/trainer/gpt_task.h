@@ -18,8 +18,9 @@ class GptTask final : public TrainingTask {
   std::int64_t tokens_per_sample() const override { return model_options_.sequence; }
   torch::nn::Module& make_model(Device device) override;
   at::Tensor loss(std::span<const std::int64_t> samples) override;
-  std::optional<double> evaluate(Communicator& comm, std::int64_t rows_per_rank) override;
-  std::string sample(std::uint64_t seed) override;
+  std::optional<double> evaluate(Communicator& comm, std::int64_t rows_per_rank,
+                                 const GoOn& may_go_on) override;
+  std::string sample(std::uint64_t seed, const GoOn& may_go_on) override;
 
  private:
   struct Batch {

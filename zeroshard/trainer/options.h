@@ -40,12 +40,13 @@ struct TrainOptions {
   std::optional<double> lr;                // in place of the configuration's
   std::optional<std::int64_t> batch_size;  // of all ranks, in place of the configuration's
   std::uint64_t seed = 42;
-  std::string device;   // "cpu", "cuda", "cuda:1"; empty: cuda where there is one
-  std::string log;      // one JSON object per step
-  std::string trace;    // for Perfetto
-  std::string out;      // a folder for the trained weights
-  std::string init;     // a folder with weights to start from
-  bool strict = false;  // unknown keys of the configuration are errors
+  std::string device;      // "cpu", "cuda", "cuda:1"; empty: cuda where there is one
+  std::string log;         // one JSON object per step
+  std::string trace;       // for Perfetto
+  std::string out;         // a folder for the trained weights
+  std::string init;        // a folder with weights to start from
+  bool strict = false;     // unknown keys of the configuration are errors
+  bool no_sample = false;  // nothing is shown at the end of what was learnt
 };
 
 struct GenerateOptions {

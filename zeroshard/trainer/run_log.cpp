@@ -3,10 +3,12 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include <fmt/format.h>
 
+#include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
 #include "zeroshard/monitor/terminal.h"
 #include "zeroshard/trainer/memory_table.h"
@@ -66,17 +68,29 @@ RunLog::RunLog(const TrainOptions& options, const RunSettings& run, Core& core)
   if (run.config.monitor.wall_clock_breakdown) breakdown_.emplace();
 }
 
+template <typename Write>
+void RunLog::try_to_write(bool& has_warned, const Write& write) {
+  try {
+    write();
+  } catch (const StorageError& error) {
+    if (std::exchange(has_warned, true)) return;
+    progress_.clear();
+    log_warning("{}; training goes on, and what cannot be written is left out", error.what());
+  }
+}
+
 void RunLog::step(const StepRecord& record) {
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - last_).count();
   last_ = now;
   if (!record.result.applied) ++skipped_;
-  if (lines_) write_line(record, seconds);
-  if (monitor_.enabled()) write_series(record);
+  try_to_write(has_warned_of_log_, [&] { write_line(record, seconds); });
+  try_to_write(has_warned_of_series_, [&] { write_series(record); });
   progress_.update({.step = record.step,
                     .loss = record.loss,
                     .perplexity = perplexity_of(record.loss, of_words_),
                     .learning_rate = record.lr,
+                    .skipped = skipped_,
                     .tokens_per_step = static_cast<double>(record.tokens),
                     .memory_bytes = core_.memory().total(Tier::device)});
   if (!breakdown_) return;
@@ -85,7 +99,9 @@ void RunLog::step(const StepRecord& record) {
 }
 
 void RunLog::write_line(const StepRecord& record, double seconds) {
-  TrafficLedger::Entries traffic = core_.traffic().entries();
+  if (!lines_) return;
+  const TrafficLedger::Entries before = std::move(traffic_);
+  traffic_ = core_.traffic().entries();
   lines_->write(JsonObject()
                     .add("step", record.step)
                     .add("loss", record.loss)
@@ -99,12 +115,12 @@ void RunLog::write_line(const StepRecord& record, double seconds) {
                     .add("time", seconds_since_epoch())
                     .add("device_bytes", memory_on(core_.memory(), Tier::device))
                     .add("host_bytes", memory_on(core_.memory(), Tier::host))
-                    .add("sent_bytes", sent_since(traffic_, traffic))
+                    .add("sent_bytes", sent_since(before, traffic_))
                     .add("peak_rss_bytes", peak_resident_bytes()));
-  traffic_ = std::move(traffic);
 }
 
 void RunLog::write_series(const StepRecord& record) {
+  if (!monitor_.enabled()) return;
   monitor_.write(record.samples,
                  {{tags::kTrainLoss, record.loss}, {tags::kLearningRate, record.lr}});
   if (scales_loss_) {
@@ -118,10 +134,12 @@ void RunLog::write_breakdown(const StepRecord& record) {
   progress_.clear();
   log_info("step {}: {}", record.step, wall_clock_line(reading));
   if (!monitor_.enabled()) return;
-  for (const WallClockTime& time : reading.times) {
-    const std::string tag = "Train/Samples/elapsed_time_ms_" + time.name;
-    monitor_.write(record.samples, {{tag, time.ms_per_step}});
-  }
+  try_to_write(has_warned_of_series_, [&] {
+    for (const WallClockTime& time : reading.times) {
+      const std::string tag = "Train/Samples/elapsed_time_ms_" + time.name;
+      monitor_.write(record.samples, {{tag, time.ms_per_step}});
+    }
+  });
 }
 
 void RunLog::evaluation(std::int64_t step, std::int64_t samples, double loss) {
@@ -129,8 +147,12 @@ void RunLog::evaluation(std::int64_t step, std::int64_t samples, double loss) {
   const auto perplexity = perplexity_of(loss, of_words_);
   log_info("step {}: evaluation loss {:.4f}{}", step, loss,
            perplexity ? fmt::format(", perplexity {:.4g}", *perplexity) : "");
-  if (lines_) lines_->write(JsonObject().add("step", step).add("eval_loss", loss));
-  if (monitor_.enabled()) monitor_.write(samples, {{"Eval/loss", loss}});
+  try_to_write(has_warned_of_log_, [&] {
+    if (lines_) lines_->write(JsonObject().add("step", step).add("eval_loss", loss));
+  });
+  try_to_write(has_warned_of_series_, [&] {
+    if (monitor_.enabled()) monitor_.write(samples, {{"Eval/loss", loss}});
+  });
   last_ = std::chrono::steady_clock::now();  // it is no step's time
   progress_.pass_over();
 }

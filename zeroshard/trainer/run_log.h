@@ -34,9 +34,11 @@ class RunLog {
   // Before other output to the terminal.
   void clear() { progress_.clear(); }
   WallClock* clock() { return breakdown_ ? &*breakdown_ : nullptr; }
-  std::int64_t skipped() const { return skipped_; }
 
  private:
+  // What the disk refuses is said once, and the run goes on.
+  template <typename Write>
+  void try_to_write(bool& has_warned, const Write& write);
   void write_line(const StepRecord& record, double seconds);
   void write_series(const StepRecord& record);
   void write_breakdown(const StepRecord& record);
@@ -50,6 +52,8 @@ class RunLog {
   std::optional<WallClock> breakdown_;
   std::int64_t steps_per_print_;
   std::int64_t skipped_ = 0;
+  bool has_warned_of_log_ = false;
+  bool has_warned_of_series_ = false;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   TrafficLedger::Entries traffic_ = {};
 };

@@ -32,13 +32,17 @@ class TrainingTask {
   // Of these samples, to be differentiated.
   virtual at::Tensor loss(std::span<const std::int64_t> samples) = 0;
 
+  // Asked on all ranks together, before each part of what may take long; false ends it there.
+  using GoOn = std::function<bool()>;
+
   // The mean loss over the evaluation data, the same whatever the number of ranks; nothing where
-  // there is none. Collective.
-  virtual std::optional<double> evaluate(Communicator&, std::int64_t /*rows_per_rank*/) {
+  // there is none, or it was not to go on. Collective.
+  virtual std::optional<double> evaluate(Communicator&, std::int64_t /*rows_per_rank*/,
+                                         const GoOn& /*may_go_on*/) {
     return std::nullopt;
   }
-  // Something to show at the end. Collective.
-  virtual std::string sample(std::uint64_t /*seed*/) { return {}; }
+  // Something to show at the end, as far as it came. Collective.
+  virtual std::string sample(std::uint64_t /*seed*/, const GoOn& /*may_go_on*/) { return {}; }
 };
 
 // Opens the data: what is wrong with it is a ConfigError.

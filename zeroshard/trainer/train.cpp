@@ -1,5 +1,6 @@
 #include "zeroshard/trainer/train.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <csignal>
@@ -15,11 +16,17 @@
 #include "zeroshard/schedule/lr_schedule.h"
 #include "zeroshard/trainer/engine_options.h"
 #include "zeroshard/trainer/memory_table.h"
+#include "zeroshard/trainer/stop_vote.h"
 #include "zeroshard/trainer/weight_files.h"
 #include "zeroshard/trainer/weights.h"
 
 namespace zeroshard {
 namespace {
+
+// Ranks talk between the micro-steps of steps that are longer; it costs short ones too much.
+constexpr float kLongStepSeconds = 1.0F;
+// For what comes between the last micro-step and the end of the patience.
+constexpr std::chrono::milliseconds kStopMargin{500};
 
 BatchShape shape_of(const RunSettings& run, const Communicator& comm) {
   return {.micro_per_rank = run.batch.micro_per_rank,
@@ -87,17 +94,21 @@ void Trainer::make_engine(Device device) {
 }
 
 int Trainer::run() {
-  for (std::int64_t step = 1; step <= run_.steps; ++step) {
+  for (step_ = 1; step_ <= run_.steps; ++step_) {
     const double lr = set_learning_rate();
     const StepOutcome outcome = train_step(log_ ? log_->clock() : nullptr);
-    refuse_lost_loss(outcome, step);
-    note(outcome, step, lr);
-    const bool due = options_.eval_every > 0 && step % options_.eval_every == 0;
-    if (due && step < run_.steps) evaluate(step);
+    if (!outcome.abandoned) {
+      refuse_lost_loss(outcome);
+      note(outcome, lr);
+    }
+    if (outcome.signal != 0) say_stop(outcome);
     if (interrupts_training(outcome.signal)) return outcome.signal;
+    const bool due = options_.eval_every > 0 && step_ % options_.eval_every == 0;
+    if (!due || step_ == run_.steps) continue;
+    if (const int signal = evaluate()) return signal;
   }
-  evaluate(run_.steps);
-  return 0;
+  step_ = run_.steps;
+  return evaluate();
 }
 
 // A schedule counts the updates that were applied: a skipped step keeps its learning rate.
@@ -113,33 +124,52 @@ double Trainer::set_learning_rate() {
 }
 
 StepOutcome Trainer::train_step(WallClock* clock) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  std::chrono::nanoseconds longest{};
   double loss_sum = 0.0;
   StepResult result;
   for (std::int64_t micro = 0; micro < run_.batch.accumulation; ++micro) {
-    at::Tensor loss;
-    {
-      const WallClock::Scope scope(clock, "forward");
-      loss = task_.loss(batches_.samples_of(micro));
-    }
-    {
-      const WallClock::Scope scope(clock, "backward");
-      engine_->backward(loss);
-    }
-    const WallClock::Scope scope(clock, "step");
-    result = engine_->step();
-    loss_sum += loss.item<double>();
+    const auto part_start = Clock::now();
+    result = train_micro_step(micro, clock, loss_sum);
+    if (result.boundary || !has_long_steps_) continue;
+    longest = std::max<std::chrono::nanoseconds>(longest, Clock::now() - part_start);
+    const StopVote vote = vote_to_stop(comm_, interrupts_, would_end_late(longest));
+    if (vote.enough) return {.signal = vote.signal, .abandoned = true};
   }
   batches_.advance();
-  return agree(loss_sum, result);
+  return agree(loss_sum, std::chrono::duration<double>(Clock::now() - start).count(), result);
 }
 
-// One small message: the loss to show, and whether somebody was asked to stop.
-StepOutcome Trainer::agree(double loss_sum, const StepResult& result) {
+StepResult Trainer::train_micro_step(std::int64_t micro, WallClock* clock, double& loss_sum) {
+  at::Tensor loss;
+  {
+    const WallClock::Scope scope(clock, doing_ = "forward");
+    loss = task_.loss(batches_.samples_of(micro));
+  }
+  {
+    const WallClock::Scope scope(clock, doing_ = "backward");
+    engine_->backward(loss);
+  }
+  const WallClock::Scope scope(clock, doing_ = "step");
+  const StepResult result = engine_->step();
+  loss_sum += loss.item<double>();
+  return result;
+}
+
+// Whether another part of this length would end when the process is to be gone already.
+bool Trainer::would_end_late(std::chrono::nanoseconds part) const {
+  const auto asked_for = interrupts_.stop_asked_for();
+  return asked_for && *asked_for + part + part / 2 + kStopMargin > kStopPatience;
+}
+
+// One small message: the loss to show, whether somebody was asked to stop, and how long it took.
+StepOutcome Trainer::agree(double loss_sum, double seconds, const StepResult& result) {
   const int signal = interrupts_.requested();
   const auto asked = [&](int which) { return signal == which ? 1.0F : 0.0F; };
-  std::array<float, 4> all{static_cast<float>(loss_sum), asked(SIGINT), asked(SIGTERM),
-                           asked(SIGUSR1)};
-  comm_.all_reduce({all.data(), 4, DType::fp32}, ReduceOp::sum, "loss").wait();
+  std::array<float, 5> all{static_cast<float>(loss_sum), asked(SIGINT), asked(SIGTERM),
+                           asked(SIGUSR1), static_cast<float>(seconds)};
+  comm_.all_reduce({all.data(), all.size(), DType::fp32}, ReduceOp::sum, "loss").wait();
   const double parts = static_cast<double>(run_.batch.accumulation * comm_.world_size());
   StepOutcome outcome{.loss = static_cast<double>(all[0]) / parts, .result = result};
   if (all[1] > 0) outcome.signal = SIGINT;
@@ -148,47 +178,103 @@ StepOutcome Trainer::agree(double loss_sum, const StepResult& result) {
   const bool asks = all[3] > 0;
   const bool asked_before = std::exchange(checkpoint_asked_, asks);
   if (outcome.signal == 0 && asks && !asked_before) outcome.signal = SIGUSR1;
+  has_long_steps_ = all[4] > kLongStepSeconds * static_cast<float>(comm_.world_size());
   return outcome;
 }
 
-// In fp16 a loss may overflow where a smaller scale helps: the step was skipped and training goes
-// on.
-void Trainer::refuse_lost_loss(const StepOutcome& outcome, std::int64_t step) const {
-  if (std::isfinite(outcome.loss)) return;
-  if (run_.config.precision.fp16.enabled && !outcome.result.applied) return;
-  const Fault fault{
-      .what = fmt::format("the loss is not a number any more in step {}", step),
-      .value = std::isnan(outcome.loss) ? "nan" : fmt::format("{}", outcome.loss),
-      .remedy = "lower the learning rate, clip gradients (gradient_clipping), or warm up"};
+void Trainer::fail(const Fault& fault) const {
   if (is_first()) throw StateError(fault);
   throw PeerError(fault);
 }
 
-void Trainer::note(const StepOutcome& outcome, std::int64_t step, double lr) {
+// In fp16 a loss may overflow where a smaller scale helps: the step was skipped and training goes
+// on.
+void Trainer::refuse_lost_loss(const StepOutcome& outcome) const {
+  if (std::isfinite(outcome.loss)) return;
+  if (run_.config.precision.fp16.enabled && !outcome.result.applied) return;
+  fail({.what = fmt::format("the loss is not a number any more in step {}", step_),
+        .value = std::isnan(outcome.loss) ? "nan" : fmt::format("{}", outcome.loss),
+        .remedy = "lower the learning rate, clip gradients (gradient_clipping), or warm up"});
+}
+
+void Trainer::refuse_untrained() const {
+  if (updates_ > 0) return;
+  const Fp16Options& fp16 = run_.config.precision.fp16;
+  fail({.what = "every step was skipped for gradients that are not finite, and nothing was learnt" +
+                std::string(options_.out.empty() ? "" : "; --out is not written"),
+        .value = fmt::format("{} step{}, the last with loss scale {}", steps_done_,
+                             steps_done_ == 1 ? "" : "s", loss_scale_),
+        .remedy = !fp16.enabled          ? "lower the learning rate, or clip gradients"
+                  : fp16.loss_scale == 0 ? "train longer (the loss scale halves on the way), or "
+                                           "give a smaller fp16.initial_scale_power, or bf16"
+                                         : "give a smaller fp16.loss_scale, or 0 to have one "
+                                           "found, or bf16"});
+}
+
+void Trainer::note(const StepOutcome& outcome, double lr) {
+  steps_done_ = step_;
+  loss_scale_ = outcome.result.loss_scale;
   if (outcome.result.applied) ++updates_;
   if (!log_) return;
-  log_->step({.step = step,
+  log_->step({.step = step_,
               .loss = outcome.loss,
               .lr = lr,
               .result = outcome.result,
               .samples = batches_.position().samples,
               .tokens = run_.batch.train * task_.tokens_per_sample()});
-  if (outcome.signal == 0) return;
-  log_->clear();
-  log_info("{} (step {} of {} is done)", interrupt_text(outcome.signal), step, run_.steps);
 }
 
-void Trainer::evaluate(std::int64_t step) {
-  const std::optional<double> loss = task_.evaluate(comm_, run_.batch.micro_per_rank);
-  if (loss && log_) log_->evaluation(step, batches_.position().samples, *loss);
+void Trainer::say_stop(const StepOutcome& outcome) {
+  if (!is_first()) return;
+  make_room();
+  const std::string asked = interrupt_text(outcome.signal);
+  if (outcome.abandoned) {
+    log_info("{} (step {} of {} would not have ended within {} s and is abandoned)", asked, step_,
+             run_.steps, kStopPatience.count());
+  } else {
+    log_info("{} (step {} of {} is done)", asked, step_, run_.steps);
+  }
+}
+
+// Returns the signal that ended it early, or 0.
+int Trainer::evaluate() {
+  doing_ = "evaluation";
+  StopVote vote;
+  const std::optional<double> loss = task_.evaluate(comm_, run_.batch.micro_per_rank, [&] {
+    vote = vote_to_stop(comm_, interrupts_);
+    return vote.signal == 0;
+  });
+  if (vote.signal != 0) say_stop({.signal = vote.signal});
+  if (loss && log_) log_->evaluation(step_, batches_.position().samples, *loss);
+  return vote.signal;
+}
+
+std::string Trainer::whereabouts() const { return fmt::format("step {}, {}", step_, doing_); }
+
+void Trainer::make_room() {
+  if (log_) log_->clear();
 }
 
 void Trainer::write_out() {
   engine_->finish();
-  if (log_) log_->clear();
+  make_room();
+  const std::int64_t skipped = steps_done_ - updates_;
+  if (is_first() && skipped > 0) {
+    log_warning(
+        "{} of {} steps were skipped for gradients that are not finite; the last loss scale "
+        "was {}",
+        skipped, steps_done_, loss_scale_);
+  }
   if (options_.out.empty()) return;
+  if (updates_ == 0) {
+    if (is_first()) log_warning("{} is not written: no step has changed a weight", options_.out);
+    return;
+  }
   write_weights(*engine_, comm_, run_.model, options_.out);
-  if (is_first()) log_info("wrote {}", options_.out);
+  if (!is_first()) return;
+  const bool whole = steps_done_ == run_.steps;
+  log_info("wrote {}{}", options_.out,
+           whole ? "" : fmt::format(": the weights after step {} of {}", steps_done_, run_.steps));
 }
 
 void Trainer::write_trace_file() {

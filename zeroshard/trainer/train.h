@@ -1,9 +1,11 @@
 // One rank of `zeroshard train`: from a configuration, a model and data to trained weights.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/engine/engine.h"
@@ -20,7 +22,8 @@ namespace zeroshard {
 struct StepOutcome {
   double loss = 0.0;  // mean over ranks and micro-steps
   StepResult result = {};
-  int signal = 0;  // that some rank was sent: SIGINT, SIGTERM, SIGUSR1, or 0
+  int signal = 0;          // that some rank was sent: SIGINT, SIGTERM, SIGUSR1, or 0
+  bool abandoned = false;  // it would not have ended in time after that: no weight has changed
 };
 
 class Trainer {
@@ -37,22 +40,34 @@ class Trainer {
 
   // Trains to the last step, or until a signal asks to stop: then its number, else 0. Collective.
   int run();
-  // After it: the weights, where they are asked for. Collective.
+  // A run that ends without a single update is a StateError. Behind run(), on all ranks.
+  void refuse_untrained() const;
+  // The weights, where they are asked for and a step has changed them. Collective.
   void write_out();
   // What ran when, also after a signal. Collective.
   void write_trace_file();
 
   Engine& engine() { return *engine_; }
+  // "step 3, forward"
+  std::string whereabouts() const;
+  // Takes the progress line off the terminal.
+  void make_room();
 
  private:
   void make_engine(Device device);
   bool is_first() const { return comm_.rank() == 0; }
   double set_learning_rate();
   StepOutcome train_step(WallClock* clock);
-  StepOutcome agree(double loss_sum, const StepResult& result);
-  void refuse_lost_loss(const StepOutcome& outcome, std::int64_t step) const;
-  void note(const StepOutcome& outcome, std::int64_t step, double lr);
-  void evaluate(std::int64_t step);
+  // Part of a step: its loss is added to `loss_sum`.
+  StepResult train_micro_step(std::int64_t micro, WallClock* clock, double& loss_sum);
+  StepOutcome agree(double loss_sum, double seconds, const StepResult& result);
+  bool would_end_late(std::chrono::nanoseconds part) const;
+  void refuse_lost_loss(const StepOutcome& outcome) const;
+  void note(const StepOutcome& outcome, double lr);
+  void say_stop(const StepOutcome& outcome);
+  int evaluate();
+  // The rank that speaks throws it; the others throw its echo.
+  [[noreturn]] void fail(const Fault& fault) const;
 
   const TrainOptions& options_;
   const RunSettings& run_;
@@ -63,7 +78,12 @@ class Trainer {
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<Engine> engine_;
   std::optional<RunLog> log_;
+  std::int64_t step_ = 0;  // under way, or done
+  std::int64_t steps_done_ = 0;
   std::int64_t updates_ = 0;       // applied
+  double loss_scale_ = 1.0;        // of the last step
+  const char* doing_ = "start";    // what `step_` is at
+  bool has_long_steps_ = true;     // so ranks talk also between its micro-steps
   bool checkpoint_asked_ = false;  // in the step before
 };
 

@@ -1,11 +1,14 @@
 // From the launcher's variables to a Trainer, and what is said before and after.
-#include <csignal>
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
@@ -14,9 +17,13 @@
 #include "zeroshard/comm/join.h"
 #include "zeroshard/config/read.h"
 #include "zeroshard/models/spec.h"
+#include "zeroshard/monitor/stop_deadline.h"
 #include "zeroshard/trainer/choose_device.h"
+#include "zeroshard/trainer/closing_sample.h"
 #include "zeroshard/trainer/inputs.h"
 #include "zeroshard/trainer/memory_table.h"
+#include "zeroshard/trainer/out_of_memory.h"
+#include "zeroshard/trainer/stop_vote.h"
 #include "zeroshard/trainer/train.h"
 #include "zeroshard/trainer/weight_files.h"
 
@@ -63,11 +70,47 @@ auto in_turn(Communicator& comm, const Read& read) {
   return result;
 }
 
-}  // namespace
+// Where several ranks have the same to say, rank 0 says it, and its end ends the others meanwhile:
+// some seconds later, for it waits for who else might have something to say.
+std::chrono::seconds turn_to_speak(int rank) { return std::chrono::seconds(4) * std::min(rank, 2); }
 
-int train(const TrainOptions& options) {
-  Interrupts interrupts;  // first: nobody should die of a signal that asks for something
-  const Launch launch = read_launch();
+// What is under way cannot be ended halfway, so the process is.
+[[noreturn]] void abandon(int signal, const TrainOptions& options) {
+  log_warning("{}; what is under way has not ended within {} s and is abandoned{}",
+              interrupt_text(signal), kStopPatience.count(),
+              options.out.empty() ? "" : "; --out is not written");
+  _exit(exit_code_of(signal));
+}
+
+// Of several ranks one abandons the step a moment before the others, who then miss it.
+bool others_abandon(const Interrupts& interrupts) {
+  constexpr std::chrono::seconds kSlack{1};
+  const auto asked_for = interrupts.stop_asked_for();
+  return asked_for && *asked_for > kStopPatience - kSlack;
+}
+
+int run_steps(Trainer& trainer, const RunSettings& run, int rank) {
+  try {
+    return trainer.run();
+  } catch (const Error&) {
+    throw;
+  } catch (...) {
+    const auto refused = refused_memory(std::current_exception());
+    if (!refused) throw;
+    std::this_thread::sleep_for(turn_to_speak(rank));
+    trainer.make_room();
+    fmt::print(stderr, "{}", held_table(trainer.engine().core().memory()));
+    throw out_of_memory(*refused, trainer.whereabouts(), run);
+  }
+}
+
+struct Stop {  // how a run learns that it should
+  Interrupts& interrupts;
+  StopDeadline& deadline;
+};
+
+// The exit code.
+int train_on_rank(const TrainOptions& options, const Launch& launch, const Stop& stop) {
   const Device device = choose_device(options.device, launch.local_rank);
   const auto comm = join_ranks(comm_options(options), device);
   const bool has_idle_cores = choose_threads(*comm);
@@ -87,16 +130,35 @@ int train(const TrainOptions& options) {
                                    footprint_options(run.config, run.batch.accumulation));
   if (comm->rank() == 0) say_plan(run, plan, *comm, device);
 
-  Trainer trainer(options, run, {*task, *comm, interrupts}, device);
-  const int signal = trainer.run();
-  trainer.write_trace_file();
-  // A checkpoint on a signal will be saved here: every rank is behind the same step.
+  Trainer trainer(options, run, {*task, *comm, stop.interrupts}, device);
+  const int signal = run_steps(trainer, run, comm->rank());
+  {
+    const StopDeadline::Pause pause(stop.deadline);  // what is written is written to its end
+    trainer.write_trace_file();
+    if (signal == 0) trainer.refuse_untrained();
+    // A checkpoint on a signal will be saved here: every rank is behind the same step.
+    trainer.write_out();
+  }
   if (signal != 0) return exit_code_of(signal);
-  trainer.write_out();
   if (comm->rank() == 0) say_memory(plan, trainer);
-  const std::string sample = task->sample(options.seed);  // all ranks take part
-  if (comm->rank() == 0 && !sample.empty()) fmt::print("\nsample:\n{}\n", sample);
-  return 0;
+  if (options.no_sample) return 0;
+  const int ended_by = show_sample(*task, options.seed, *comm, stop.interrupts);
+  return ended_by == 0 ? 0 : exit_code_of(ended_by);
+}
+
+}  // namespace
+
+int train(const TrainOptions& options) {
+  Interrupts interrupts;  // first: nobody should die of a signal that asks for something
+  const Launch launch = read_launch();
+  StopDeadline deadline(interrupts, kStopPatience + turn_to_speak(launch.rank),
+                        [&](int signal) { abandon(signal, options); });
+  try {
+    return train_on_rank(options, launch, {interrupts, deadline});
+  } catch (const CommError&) {
+    if (!others_abandon(interrupts)) throw;
+    return exit_code_of(interrupts.stop_requested());
+  }
 }
 
 }  // namespace zeroshard

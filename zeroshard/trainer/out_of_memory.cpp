@@ -1,0 +1,83 @@
+#include "zeroshard/trainer/out_of_memory.h"
+
+#include <charconv>
+#include <new>
+#include <string_view>
+#include <variant>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "zeroshard/base/bytes.h"
+
+namespace zeroshard {
+namespace {
+
+// "... tried to allocate 4096 bytes. Error code ..." on a CPU, "... Tried to allocate 2.00 GiB. GPU
+// 0 has ..." on a GPU.
+std::string size_in(std::string_view text) {
+  constexpr std::string_view kBefore = "ried to allocate ";
+  const auto found = text.find(kBefore);
+  if (found == text.npos) return "more";
+  text.remove_prefix(found + kBefore.size());
+  std::int64_t bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  if (error == std::errc() && unit.starts_with(" bytes")) return human_bytes(bytes);
+  return std::string(text.substr(0, text.find(". ")));
+}
+
+std::string activation_remedy(const RunSettings& run) {
+  std::string remedy = run.batch.micro_per_rank > 1
+                           ? fmt::format("make train_micro_batch_size_per_gpu smaller (it is {})",
+                                         run.batch.micro_per_rank)
+                           : std::string("give each rank more memory");
+  const auto* gpt = std::get_if<GptOptions>(&run.model);
+  if (gpt == nullptr) return remedy;
+  if (!gpt->checkpoint_activations) remedy += ", or add checkpoint=true to --model";
+  return remedy + fmt::format(", or shorten seq (it is {})", gpt->sequence);
+}
+
+std::string row(std::string_view name, std::int64_t bytes) {
+  return fmt::format("{:<12}{:>14}\n", name, human_bytes(bytes));
+}
+
+}  // namespace
+
+std::optional<std::string> refused_memory(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::OutOfMemoryError& refused) {
+    return size_in(refused.what_without_backtrace());
+  } catch (const c10::Error& other) {
+    const std::string_view text = other.what_without_backtrace();
+    const auto says = [&](std::string_view words) { return text.find(words) != text.npos; };
+    if (!says("DefaultCPUAllocator") && !says("not enough memory")) return std::nullopt;
+    return size_in(text);
+  } catch (const std::bad_alloc&) {
+    return "more";
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
+StorageError out_of_memory(const std::string& refused, const std::string& where,
+                           const RunSettings& run) {
+  return StorageError({.what = "out of memory for activations in " + where,
+                       .value = refused + " was asked for in vain",
+                       .remedy = activation_remedy(run)});
+}
+
+std::string held_table(const MemoryLedger& ledger) {
+  std::string table = fmt::format("{:<12}{:>14}\n", "this rank", "holds");
+  std::int64_t total = 0;
+  for (const Category category : kCategories) {
+    const std::int64_t bytes =
+        ledger.bytes(category, Tier::device) + ledger.bytes(category, Tier::host);
+    total += bytes;
+    table += row(name_of(category), bytes);
+  }
+  return table + row("in all", total);
+}
+
+}  // namespace zeroshard
