@@ -36,8 +36,7 @@ struct KeysArguments {
 
 // Where no batch size is a number, the ranks that somebody has given have nothing to be checked
 // against.
-void warn_of_idle_world_size(const config::ReadResult& read, config::Report& report) {
-  const BatchOptions& batch = read.config.batch;
+void warn_of_idle_world_size(const BatchOptions& batch, config::Report& report) {
   if (report.has_errors() || batch.train || batch.micro_per_rank) return;
   report.add({.severity = config::Severity::warning,
               .code = config::Code::missing_key,
@@ -49,7 +48,7 @@ void warn_of_idle_world_size(const config::ReadResult& read, config::Report& rep
 CheckedFile check_file(const std::string& path, const config::ReadOptions& options) {
   try {
     config::ReadResult read = config::read_config_file(path, options);
-    if (options.world_size) warn_of_idle_world_size(read, read.report);
+    if (options.world_size) warn_of_idle_world_size(read.config.batch, read.report);
     return {path, std::move(read.report)};
   } catch (const ConfigError& error) {
     config::Report report;
@@ -74,7 +73,8 @@ int check(const CheckArguments& arguments) {
 }
 
 int explain_file(const ExplainArguments& arguments) {
-  const config::ReadResult read = config::read_config_file(arguments.file, arguments.read);
+  config::ReadResult read = config::read_config_file(arguments.file, arguments.read);
+  if (arguments.read.world_size) warn_of_idle_world_size(read.config.batch, read.report);
   // On stderr, so that the table or the JSON can be piped on.
   for (const config::Problem& problem : config::summary(read.report)) {
     std::fprintf(stderr, "%s\n", format_problem(arguments.file, problem).c_str());

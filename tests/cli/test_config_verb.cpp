@@ -74,6 +74,9 @@ TEST(ConfigCheck, WorldSizeWithoutBatchSizesWarns) {
     EXPECT_NE(finished.out.find("--world-size has nothing to check"), std::string::npos)
         << finished.out;
   }
+  EXPECT_NE(
+      zeroshard("config explain --world-size 2 " + silent.path()).err.find("nothing to check"),
+      std::string::npos);
   EXPECT_EQ(zeroshard("config check --world-size 2 " + TemporaryFile(kWarns).path())
                 .out.find("nothing to check"),
             std::string::npos);
