@@ -155,7 +155,7 @@ void FlatUnit::show_shapes(bool shown) {
   if (accumulators_.empty()) {
     for (const NamedParameter& parameter : parameters_) {
       if (!parameter.trained()) continue;
-      accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameter.tensor));
+      accumulators_.push_back(keep_node(torch::autograd::impl::grad_accumulator(parameter.tensor)));
     }
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

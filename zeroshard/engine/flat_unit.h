@@ -16,6 +16,7 @@
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/engine/empty_parameter.h"
 #include "zeroshard/engine/released_memory.h"
+#include "zeroshard/engine/torch_version.h"
 #include "zeroshard/engine/unit_state.h"
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/layout/unit_layout.h"
@@ -132,7 +133,7 @@ class FlatUnit {
   UnitLayout layout_;
   std::vector<NamedParameter> parameters_;
   std::vector<bool> trainable_;
-  std::vector<std::shared_ptr<void>> accumulators_;  // autograd's, which note the full shapes
+  std::vector<KeptNode> accumulators_;  // autograd's, which note the full shapes
   FlatUnitOptions options_;
   std::shared_ptr<StateMemory> memory_;
   Device device_;

@@ -42,7 +42,7 @@ GradientHandle::GradientHandle(const at::Tensor& parameter, std::shared_ptr<Core
                                std::size_t unit, std::size_t index) {
   const auto node = torch::autograd::impl::grad_accumulator(parameter);
   node->add_pre_hook(std::make_unique<GradientHook>(std::move(link), unit, index));
-  node_ = node;
+  node_ = keep_node(node);
 }
 
 }  // namespace zeroshard

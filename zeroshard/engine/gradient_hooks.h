@@ -7,6 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "zeroshard/engine/torch_version.h"
+
 namespace zeroshard {
 
 class Core;
@@ -23,7 +25,7 @@ class GradientHandle {
                  std::size_t index);
 
  private:
-  std::shared_ptr<void> node_;
+  KeptNode node_;
 };
 
 }  // namespace zeroshard

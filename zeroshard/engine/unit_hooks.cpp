@@ -243,7 +243,8 @@ std::vector<MarkedInput> mark_inputs(const Use& use, const std::vector<at::Tenso
   for (std::size_t i = 0; i < values.size(); ++i) {
     for (at::Tensor* place : places[i]) *place = marked[i];
     if (!is_used_elsewhere(values[i])) continue;  // it may go while the unit runs
-    kept.push_back({std::move(values[i]), marked[i], marked[i].grad_fn(), marked[i]._version()});
+    kept.push_back(
+        {std::move(values[i]), marked[i], keep_node(marked[i].grad_fn()), marked[i]._version()});
   }
   return kept;
 }
@@ -253,7 +254,7 @@ void carry_changes_over(const Use& use, std::vector<MarkedInput> inputs) {
     if (marked._version() == version) continue;
     // Under no_grad, which changes values alone; but a view may have been changed by way of its
     // base.
-    if (!given.is_view() && marked.grad_fn() == boundary) continue;
+    if (!given.is_view() && marked.grad_fn() == *boundary) continue;
     if (given.is_view() || given.is_leaf()) {
       throw StateError({.what = "a unit changes an input in place that is a view, or a leaf",
                         .value = fmt::format("of shape [{}]", fmt::join(given.sizes(), ", ")),

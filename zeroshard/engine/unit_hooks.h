@@ -12,6 +12,7 @@
 
 #include "zeroshard/base/unwinding.h"
 #include "zeroshard/engine/gradient_hooks.h"
+#include "zeroshard/engine/torch_version.h"
 
 namespace zeroshard {
 
@@ -66,8 +67,8 @@ using Use = std::shared_ptr<PendingUse>;
 struct MarkedInput {
   at::Tensor given;
   at::Tensor marked;
-  std::shared_ptr<torch::autograd::Node> boundary;  // behind `marked`, as long as that is unchanged
-  std::int64_t version = 0;                         // of both, before the unit ran
+  KeptNode boundary;         // behind `marked`, as long as that is unchanged
+  std::int64_t version = 0;  // of both, before the unit ran
 };
 
 // Inputs that require a gradient get a node behind which the unit's backward is over. Returns those
