@@ -5,20 +5,20 @@ SECONDS_PER_TARGET ?= 60
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-avx2 bench fast build setup install uninstall format tidy fuzz docs clean
+.PHONY: help demo test test-slow test-avx2 test-torch bench fast build setup install uninstall format tidy fuzz docs clean
 
 help:  ## list these verbs
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1|/' \
 	  | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
-demo: setup  ## set up, build, and train a small model on two ranks (first time: about 9 minutes)
-	@tools/build.sh release zeroshard_cli zeroshard_train
+demo: setup  ## set up, build, and train a small model on two ranks (first time: about 5 minutes and the download)
+	@ZEROSHARD_UNITY=$${ZEROSHARD_UNITY-1} tools/build.sh release zeroshard_cli zeroshard_train
 	@tools/demo.sh
 
 test:  ## set up, build, and run every test but the slow ones (first time: about 30 minutes)
 	@tools/test.sh full
 
-test-slow:  ## run the tests labelled slow, then all others with AVX2 alone
+test-slow:  ## run the tests labelled slow, then all others with AVX2 alone, then test-torch
 	@tools/test.sh slow
 
 test-avx2:  ## run every test but the slow ones as on a CPU without AVX-512 (part of test-slow)
@@ -26,6 +26,9 @@ test-avx2:  ## run every test but the slow ones as on a CPU without AVX-512 (par
 
 bench: build  ## train beside DDP, FSDP2 and DeepSpeed; the table goes to bench/results/ (installs the peers once: 3 GB)
 	@$(PYTHON) bench/train_vs_peers.py
+
+test-torch:  ## build and test with another torch, in an environment of its own: TORCH=2.13.0 (default: the newest; first time: about 45 minutes)
+	@tools/test_torch.sh $(TORCH)
 
 fast:  ## the quick set: gates, build, torch-free tests
 	@tools/test.sh fast

@@ -42,7 +42,9 @@ case $kind in
     fi
     begin "slow tests" "several minutes"
     tools/run_ctest.sh build --label-regex '^slow$'
-    test_held_to_avx2 ;;
+    test_held_to_avx2
+    begin "the newest torch" "about 45 minutes the first time"
+    tools/test_torch.sh || { code=$?; (( code == 77 )) || exit $code; } ;;
   avx2)
     test_held_to_avx2 ;;
   full)
