@@ -5,7 +5,7 @@ SECONDS_PER_TARGET ?= 60
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-avx2 test-torch bench fast build setup install uninstall format tidy fuzz docs clean
+.PHONY: help demo test test-slow test-avx2 test-torch bench fast build wheel setup install uninstall format tidy fuzz docs clean
 
 help:  ## list these verbs
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1|/' \
@@ -38,6 +38,9 @@ build: setup  ## build everything; the program is build/zeroshard
 
 setup:  ## install what is missing: Debian packages, torch in .venv (does nothing the second time)
 	@tools/setup.sh
+
+wheel: setup  ## a wheel for this torch that installs without a compiler, into dist/ (first time: about 5 minutes)
+	@tools/make_wheel.sh
 
 install: build  ## install below PREFIX (default /usr/local)
 	@$(PYTHON) tools/install.py install "$(PREFIX)"

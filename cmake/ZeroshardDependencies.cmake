@@ -23,7 +23,9 @@ endfunction()
 _zeroshard_header_only(rapidjson rapidjson/reader.h rapidjson-dev)
 _zeroshard_header_only(cli11 CLI/CLI.hpp libcli11-dev)
 
-find_package(fmt 9 QUIET)
+if(NOT ZEROSHARD_PORTABLE)
+  find_package(fmt 9 QUIET)
+endif()
 if(NOT fmt_FOUND)
   # Headers alone serve as well; only an installed ZeroShard needs the real package.
   _zeroshard_header_only(fmt fmt/core.h libfmt-dev)
@@ -37,8 +39,9 @@ if(ZEROSHARD_WITH_TORCH)
     include(ZeroshardOwnFmt)
     zeroshard_put_own_fmt_first("${PROJECT_BINARY_DIR}/generated/fmt")
   endif()
-  # The plain C interface: the C++ one was removed from the MPI standard.
-  set(MPI_CXX_SKIP_MPICXX ON)
-  find_package(MPI QUIET COMPONENTS CXX)
+  if(NOT ZEROSHARD_PORTABLE)
+    set(MPI_CXX_SKIP_MPICXX ON)  # the plain C interface: the C++ one was removed from the standard
+    find_package(MPI QUIET COMPONENTS CXX)
+  endif()
   find_package(CUDAToolkit QUIET)
 endif()

@@ -1,39 +1,9 @@
 """`pip install .` and `pip uninstall zeroshard`, as a user types them, in a fresh environment.
 
 Compiles the library once more, into build-wheel/ (minutes the first time, seconds afterwards)."""
-import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from conftest import ROOT
-
-PACKAGES = Path(importlib.util.find_spec("torch").origin).parents[1]
-
-
-class Environment:
-    def __init__(self, root):
-        self.root = root
-        assert run(sys.executable, "-m", "venv", root).returncode == 0
-        self.site, = root.glob("lib/python3*/site-packages")
-
-    def borrow_torch(self):  # 4 GB that need not be copied
-        (self.site / "borrowed.pth").write_text(f"{PACKAGES}\n")
-
-    def files(self):
-        return {path.relative_to(self.root).as_posix() for path in self.root.rglob("*")}
-
-    def run(self, command, *arguments):
-        return run(self.root / "bin" / command, *arguments, cwd=self.root)
-
-
-def run(*command, **options):
-    # Neither the staged package nor anything else comes in by a variable.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, **options)
+from fresh_environment import Environment
 
 
 @pytest.fixture(scope="module")
