@@ -20,7 +20,7 @@ std::vector<std::size_t> parameters_in(const FlatGroup& group, const Span& span)
 }
 
 // Where a flat group's masters lie, and what of them the rank owns.
-struct Owned {
+struct OwnedGroup {
   std::size_t unit = 0;
   std::size_t group = 0;
   const FlatUnit& flat;
@@ -28,7 +28,7 @@ struct Owned {
   bool sharded = false;
 };
 
-void append_segments(const Owned& owned, const std::vector<int>& ids, int rank,
+void append_segments(const OwnedGroup& owned, const std::vector<int>& ids, int rank,
                      std::vector<MasterSegment>& all) {
   const FlatGroup& flat = owned.flat.layout().groups()[owned.group];
   const std::int64_t begin = owned.sharded ? owned.flat.shard_begin(owned.group) : 0;
@@ -60,7 +60,7 @@ std::vector<MasterSegment> master_segments_of(const std::vector<FlatUnit*>& unit
       for (const std::size_t parameter : groups[group].parameters) {
         ids.push_back(group_ids[unit][parameter]);
       }
-      const Owned owned{unit, group, *units[unit], states.states(unit, group).master, sharded};
+      const OwnedGroup owned{unit, group, *units[unit], states.states(unit, group).master, sharded};
       const int first = sharded ? units[unit]->rank() : 0;
       const int last = sharded ? first : groups[group].layout.world_size() - 1;
       for (int rank = first; rank <= last; ++rank) append_segments(owned, ids, rank, all);
