@@ -1,5 +1,4 @@
 """The comparison with DeepSpeed's goldens finds what is wrong, and lets rounding pass."""
-import copy
 import json
 
 import pytest
@@ -17,9 +16,7 @@ def golden(name):
 def differences(name, change):
     """What is found when `change` was made to a copy of the golden."""
     case, expected = RECORDED[name], golden(name)
-    result = copy.deepcopy(expected)
-    for name in {"reference", "wrapped"} & result.keys():  # these name a class, which goes by another name here
-        result[name] = SAME_CLASS.get(result[name], result[name])
+    result = json.loads(json.dumps(expected).replace(*map(json.dumps, *SAME_CLASS.items())))  # our class goes by its own name
     change(result)
     return compare(expected, result, case.precision, case.quirks)
 
