@@ -109,8 +109,8 @@ TEST_P(TracedTraining, HasForwardAndBackwardOfEveryUnit) {
   for (const TracedRun& run : train_traced(small_plan(GetParam(), kRanks))) {
     EXPECT_EQ(run.called.size(), 5U);
     for (const std::string& unit : run.called) {
-      const auto& forwards = spans_of(run, "compute: forward " + unit);
-      const auto& backwards = spans_of(run, "compute: backward " + unit);
+      const auto forwards = spans_of(run, "compute: forward " + unit);
+      const auto backwards = spans_of(run, "compute: backward " + unit);
       ASSERT_EQ(forwards.size(), kSteps) << unit;
       ASSERT_EQ(backwards.size(), kSteps) << unit;
       for (std::size_t step = 0; step < kSteps; ++step) {
@@ -147,7 +147,7 @@ TEST_P(TracedTraining, HasEveryOperationThatTheLedgerCounts) {
 TEST(TracedGathers, AreOverBeforeTheUnitComputes) {
   for (const TracedRun& run : train_traced(small_plan(3, kRanks))) {
     for (const std::string& unit : run.called) {
-      const auto& gathers = spans_of(run, "communication: all_gather " + unit);
+      const auto gathers = spans_of(run, "communication: all_gather " + unit);
       ASSERT_EQ(gathers.size(), 2 * kSteps) << unit;
       for (std::size_t step = 0; step < kSteps; ++step) {
         expect_ends_before(gathers[2 * step], spans_of(run, "compute: forward " + unit)[step],
@@ -161,10 +161,10 @@ TEST(TracedGathers, AreOverBeforeTheUnitComputes) {
 
 TEST_P(TracedTraining, HasTheStep) {
   for (const TracedRun& run : train_traced(small_plan(GetParam(), kRanks))) {
-    const auto& norms = spans_of(run, "optimizer: norm");
+    const auto norms = spans_of(run, "optimizer: norm");
     ASSERT_EQ(norms.size(), kSteps);
     for (const std::string& unit : run.units) {
-      const auto& updates = spans_of(run, "optimizer: update " + unit);
+      const auto updates = spans_of(run, "optimizer: update " + unit);
       ASSERT_EQ(updates.size(), kSteps) << unit;
       for (std::size_t step = 0; step < kSteps; ++step) {
         expect_ends_before(norms[step], updates[step], unit);
@@ -196,10 +196,10 @@ TEST_P(TracedTraining, ShowsWhatIsComputedAgain) {
   for (const TracedRun& run : train_traced(plan)) {
     std::size_t computed_again = 0;
     for (const std::string& unit : run.called) {
-      const auto& again = spans_of(run, "compute: recompute " + unit);
+      const auto again = spans_of(run, "compute: recompute " + unit);
       if (again.empty()) continue;
       ++computed_again;
-      const auto& backwards = spans_of(run, "compute: backward " + unit);
+      const auto backwards = spans_of(run, "compute: backward " + unit);
       ASSERT_EQ(again.size(), kSteps) << unit;
       ASSERT_EQ(backwards.size(), kSteps) << unit;
       EXPECT_EQ(spans_of(run, "compute: forward " + unit).size(), kSteps) << unit;
