@@ -44,9 +44,14 @@ def test_it_works_without_a_compiler(environment):
     bare = {"path": str(environment.root / "bin")}
     done = environment.run("python", "-c", "import zeroshard, zeroshard._C; print(zeroshard.__version__)", **bare)
     assert re.fullmatch(r"[0-9.]+\n", done.stdout), done.stdout
-    done = environment.run("zeroshard", "train", "--ranks", "2", "--device", "cpu", "--config",
+    done = environment.run("zeroshard", "train", "--device", "cpu", "--config",
                            ROOT / "examples/basic_neuralnet.json", "--model", "dense:", "--steps", "2", **bare)
     assert done.returncode == 0 and "step 2/2" in done.stdout, done.stdout
+    script = environment.root / "ranks.py"
+    script.write_text("import os, deepspeed; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])")
+    done = environment.run("zeroshard", "run", "--ranks", "2", script, **bare)
+    script.unlink()
+    assert done.returncode == 0 and "rank 1 of 2" in done.stdout, done.stdout
 
 
 def test_uninstall_leaves_nothing(environment):  # the last one
