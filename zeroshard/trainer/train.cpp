@@ -182,8 +182,11 @@ StepOutcome Trainer::agree(double loss_sum, double seconds, const StepResult& re
   return outcome;
 }
 
+// Rank 0 says it. It may not have received yet what told the others, so they do not end before it:
+// their barrier fails when rank 0 is gone.
 void Trainer::fail(const Fault& fault) const {
   if (is_first()) throw StateError(fault);
+  comm_.barrier("rank 0 says what went wrong").wait();
   throw PeerError(fault);
 }
 
