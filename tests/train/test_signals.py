@@ -163,11 +163,11 @@ class GoesOn(SignalTest):
 
     def check(self, ranks):
         config = {"train_batch_size": 4, "zero_optimization": {"stage": 1}, "steps_per_print": MANY}
-        job = self.start(config, ranks, steps=300)
+        job = self.start(config, ranks, steps=1000)
         self.wait_for(job, lambda: self.log_lines() >= 2)
         job.send_signal(signal.SIGUSR1)
         self.assertEqual(self.code_of(job, SECONDS), 0, self.err.read_text())
-        self.assertEqual(self.assert_whole(), 300)
+        self.assertEqual(self.assert_whole(), 1000)
         self.assertEqual(self.err.read_text().count("USR1 asked for a checkpoint"), 1)
         self.assertIn("sample:", self.out.read_text())
 
