@@ -266,7 +266,11 @@ void bind_engine_core(py::module_& module) {
       .def("enter_full", &EngineCore::enter_full)
       .def("leave_full", &EngineCore::leave_full, py::arg("units"),
            py::arg("written") = Written::nothing, py::arg("from_rank") = -1)
-      .def("empty_gather_pool", [](EngineCore& engine) { engine.core().empty_gather_pool(); })
+      .def("empty_gather_pool",
+           [](EngineCore& engine) {
+             const py::gil_scoped_release others_run;
+             engine.core().empty_gather_pool();
+           })
       .def("is_in_forward", [](EngineCore& engine) { return engine.hooks().is_in_forward(); })
       .def("abandon_forward", [](EngineCore& engine) { engine.hooks().abandon(); })
       .def("use_outside",

@@ -75,14 +75,21 @@ class EngineStates(Mapping):
         return found
 
     def load(self, saved: dict[int, dict[str, Any]], parameters: list[nn.Parameter]) -> None:
-        """What state_dict() of this rank had, by number. Nothing is changed where something does not fit."""
+        """What state_dict() of this rank had, by number; a parameter without a number there had not stepped. Nothing is changed
+        where something does not fit."""
         engine = self._engine()
         steps = engine.core.steps()
         writes: list[tuple[torch.Tensor, torch.Tensor]] = []
-        for number, states in saved.items():
-            unit, index = engine.places[id(parameters[number])]
-            steps[unit][index] = int(states["step"])
-            for name, part in self._parts(parameters[number]).items():
+        for number, parameter in enumerate(parameters):
+            if id(parameter) not in engine.places:
+                continue
+            unit, index = engine.places[id(parameter)]
+            states = saved.get(number)
+            steps[unit][index] = 0 if states is None else int(states["step"])
+            for name, part in self._parts(parameter).items():
+                if states is None:
+                    writes.append((part, torch.zeros_like(part)))
+                    continue
                 if name not in states or states[name].numel() != part.numel():
                     raise StateError(
                         f"[state] an optimizer state does not fit: {name} of parameter {number}; it is of another rank, of another "

@@ -127,7 +127,7 @@ class GatheredParameters:
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
         modifier = self.modifier_rank if kind is None else None
         written = [each for each in self._watched if each.is_written() and not self._is_trained(each.parameter)] if kind is None else []
-        refused = bool(self._watched) and kind is None and any(of_all_ranks(bool(written)))
+        refused = bool(self._watched) and any(of_all_ranks(bool(written)))  # a rank with an exception is asked too
         for parameter, values in self._copies if modifier is None else []:
             if not self._is_trained(parameter):
                 parameter.data.copy_(values)
@@ -141,7 +141,7 @@ class GatheredParameters:
         unwritable = self._unwritable if kind is None else []
         self._alone, self._units, self._copies, self._unwritable, self._watched, self._steps = [], [], [], [], [], {}
         _refuse_writes(unwritable)
-        if refused:
+        if refused and kind is None:
             raise _stray_write(written)
 
 

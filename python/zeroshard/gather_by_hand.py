@@ -43,6 +43,8 @@ def release(parameters: list[ShardedParameter], updated: bool) -> None:
 
 
 def _release_unit(home: EngineHome, held: bool, updated: bool) -> None:
+    if home.engine is None:  # it was left, and its memory with it
+        return
     core = home.engine.core
     if held:
         core.leave_full([home.unit], *((_C.Written.SOME, -1) if updated else ()))

@@ -29,7 +29,8 @@ class LossScaler:
         return self.cur_scale
 
     def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
-        return loss * self.cur_scale
+        """As engine.scale(), so that the engine knows of it when backward() comes; of a number without a graph just the product."""
+        return self._engine.scale(loss) if loss.requires_grad else loss * self.cur_scale
 
 
 class DynamicLossScaler(LossScaler):

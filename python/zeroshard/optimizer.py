@@ -276,10 +276,18 @@ class ZeroOptimizer(HookedModule, torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """As torch's, with this rank's part of the states. engine.save_checkpoint() saves all ranks', and the masters."""
-        return {**self.hyper_parameters(), **self.optimizer.state_dict()}
+        inner = self.optimizer.state_dict()
+        if isinstance(self.state, EngineStates):  # copies, as the engine's memory goes with the engine
+            inner["state"] = {number: _copied(states) for number, states in inner["state"].items()}
+        return {**self.hyper_parameters(), **inner}
 
     def load_state_dict(self, state: dict[str, Any], **unused: Any) -> None:
-        if state.get("state"):
+        if len(state["param_groups"]) != len(self.param_groups):
+            raise StateError(
+                f"[state] the saved optimizer has {len(state['param_groups'])} parameter groups and this one {len(self.param_groups)}; "
+                "make it with the same groups"
+            )
+        if "state" in state:
             self._load_states(state["state"])
         for group, saved in zip(self.param_groups, state["param_groups"]):
             group.update({key: value for key, value in saved.items() if key != "params"})
@@ -291,6 +299,7 @@ class ZeroOptimizer(HookedModule, torch.optim.Optimizer):
         if isinstance(self.state, EngineStates):
             self.state.load(saved, stepped)
             return
+        self.state.clear()
         for number, states in saved.items():
             device = stepped[number].device
             self.state[stepped[number]] = {
@@ -303,6 +312,10 @@ class ZeroOptimizer(HookedModule, torch.optim.Optimizer):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _without_engine, (self.optimizer,)
+
+
+def _copied(states: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in states.items()}
 
 
 def _without_engine(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

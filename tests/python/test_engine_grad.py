@@ -109,7 +109,8 @@ def writes_act():
         assert not equal(by_hand, after(lambda engine: None, plain, before=0))
         halves = [after(set_each(lambda each: each.grad * 0.5), plain), after(written_through_utils, plain),
                   after(lambda engine: [each.grad.mul_(0.5) for each in parameters(engine)], plain)]
-        assert equal(halves[0], halves[1]) and equal(halves[0], halves[2]) and not equal(halves[0], started)
+        halves.append(after(lambda engine: [setattr(each.grad, "data", each.grad * 0.5) for each in parameters(engine)], plain))
+        assert all(equal(halves[0], other) for other in halves[1:]) and not equal(halves[0], started)
         zeros = after(lambda engine: [each.grad.zero_() for each in parameters(engine)], plain)
         untouched = after(lambda engine: engine.module.zero_grad(), plain)
         assert not equal(zeros, untouched)  # momentum and decay go on with zeros, and not without a gradient
@@ -147,8 +148,50 @@ def unused_on_some_ranks():
     engine.destroy()
 
 
+def clipped_but_unused():
+    """To multiply the zeros of a parameter that nobody used is not to give it a gradient: weight decay leaves it alone."""
+    engine = start(made(Branches), settings(0))
+    before = engine.module.spare.weight.detach().clone()
+    for step in range(2):
+        engine.backward(own_loss(engine, step))
+        torch.nn.utils.clip_grad_norm_(engine.module.parameters(), 0.01)
+        engine.step()
+    assert torch.equal(engine.module.spare.weight, before)
+    engine.backward(own_loss(engine, 2))
+    engine.module.spare.weight.grad.data.fill_(1.0)
+    engine.step()
+    assert not torch.equal(engine.module.spare.weight, before), "one that is really written acts"
+    engine.destroy()
+
+
 def test_ranks_that_take_different_branches_see_the_same():
     on_ranks(2, unused_on_some_ranks)
+
+
+def test_clipping_moves_no_parameter_that_nobody_used():
+    on_ranks(2, clipped_but_unused)
+
+
+def reduced_then_collected(stage):
+    """What a backward has reduced is not in the local sum that no_sync() shows, and is not dropped with it."""
+    engine = start(made(Branches), settings(stage))
+    engine.module.how = lambda block, x: block(x)
+    engine.backward(own_loss(engine, 0))
+    engine.module.how = lambda block, x: x if block is engine.module.blocks[1] else block(x)
+    before = full_weights(engine.module)
+    with engine.no_sync():
+        engine.backward(own_loss(engine, 1))
+        assert engine.module.blocks[1].up.weight.grad is None and engine.module.blocks[0].up.weight.grad is not None
+    engine.zero_grad()
+    engine.step()
+    weights = full_weights(engine.module)
+    assert not torch.equal(weights["blocks.1.up.weight"], before["blocks.1.up.weight"])
+    engine.destroy()
+
+
+def test_what_was_reduced_before_a_no_sync_stays():
+    for stage in (0, 1):
+        on_ranks(2, reduced_then_collected, stage)
 
 
 def collected(stage):
@@ -199,6 +242,23 @@ def coalesced(stage):
     assert all(torch.allclose(one[name], other[name], atol=1e-4) for name in one), stage
 
 
+def coalesced_without_a_batch(stage):
+    """A rank that had nothing to differentiate in a micro-step brings zeros, and the ranks stay together."""
+    engine = start(made(), settings(stage, 2))
+    for step in range(2):
+        for micro in range(2):
+            with engine.coalesce_grad_reduction():
+                if distributed.rank() == 0 or micro == 1:
+                    engine.backward(own_loss(engine, step, micro))
+            engine.step()
+    assert engine.global_steps == 2 and engine.was_step_applied()
+    weights = full_weights(engine.module)
+    sums = [None, None]
+    torch.distributed.all_gather_object(sums, sum(each.double().sum().item() for each in weights.values()))
+    assert sums[0] == sums[1]
+    engine.destroy()
+
+
 def reduced_by_hand(stage):
     """What no_sync() has collected, allreduce_gradients() reduces."""
     quiet = train_new(made(), settings(stage, 1))
@@ -218,6 +278,7 @@ def reduced_by_hand(stage):
 def collected_at_every_stage():
     for stage in range(4):
         coalesced(stage)
+        coalesced_without_a_batch(stage)
         if stage < 2:
             collected(stage)
             reduced_by_hand(stage)

@@ -103,6 +103,25 @@ def of_several_engines(stage):
         assert any(not torch.equal(a, b) for a, b in zip(whole, by_torch))
 
 
+def of_engines_that_accumulate_differently(stage):
+    """Each engine's gradients are divided by its own micro-steps, whoever's backward it was."""
+    def gradient(differentiate):
+        engines = [start(made(seed=seed), settings(stage, steps)) for seed, steps in ((5, 1), (6, 4))]
+        differentiate(engines, own_loss(engines[0], 0, 0) + own_loss(engines[1], 0, 0))
+        for engine in engines:
+            engine.set_gradient_accumulation_boundary(True)
+            engine.allreduce_gradients()
+        found = [safe_get_full_grad(engine.module.gain) for engine in engines]
+        for engine in engines:
+            engine.destroy()
+        return found
+
+    expected = gradient(lambda engines, loss: loss.backward())
+    for first in range(2):
+        got = gradient(lambda engines, loss: engines[first].backward(loss))
+        assert all(torch.allclose(a, b, rtol=1e-5) for a, b in zip(expected, got, strict=True)), first
+
+
 class Words(nn.Module):
     def __init__(self, sparse):
         super().__init__()
@@ -138,7 +157,7 @@ def unused_parameters(stage):
 
 
 PROTOCOLS = {each.__name__: each for each in (both_ways_are_equal, unscaled_in_fp16, of_several_engines, sparse_embeddings,
-                                              unused_parameters)}
+                                              of_engines_that_accumulate_differently, unused_parameters)}
 
 
 def at_every_stage(name):

@@ -34,6 +34,9 @@ def dynamic(stage):
     assert engine.loss_scale() == engine.optimizer.cur_scale == 32 and scaler.cur_iter == 5
     engine.optimizer.loss_scale = 64
     assert engine.loss_scale() == 64
+    scaler.scale_loss(next_token_loss(engine, tokens_of(0, distributed.rank(), 0))).backward()
+    engine.step()
+    assert engine.was_step_applied()
     engine.destroy()
 
 

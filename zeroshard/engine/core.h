@@ -177,7 +177,7 @@ class Core {
   // What has been done to the loss that is differentiated now.
   struct LossState {
     bool scaled = true;
-    bool divided = true;  // by the micro-steps of a step
+    double divisor = 1.0;  // that is still owed, of the micro-steps of a step
   };
   void begin_backward(LossState loss);
   void open_backward();

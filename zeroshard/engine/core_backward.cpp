@@ -1,4 +1,6 @@
 // Backward of the core: whose it is, what has been done to its loss, and what is seen of it after.
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -16,14 +18,24 @@
 namespace zeroshard {
 namespace {
 
-// Says that an engine differentiates a loss which it has divided: the parameters of another engine
-// that this backward reaches need no division of their own. torch carries it to all threads, and
-// into all backwards inside, on which this one runs.
-struct DividedLoss final : c10::DebugInfoBase {};
+// Says that an engine differentiates a loss which it has divided by so much (nothing: its caller
+// has divided it): the parameters of another engine that this backward reaches need only the rest
+// of their own division. torch carries it to all threads, and into all backwards inside, on which
+// this one runs.
+struct DividedLoss final : c10::DebugInfoBase {
+  explicit DividedLoss(std::optional<double> parts_in) : parts(parts_in) {}
+  const std::optional<double> parts;
+};
 // Of torch's kinds, one that it has no use for itself.
 c10::DebugInfoKind divided_loss() { return c10::DebugInfoKind::TEST_INFO_2; }
 
-bool an_engine_has_divided() { return c10::ThreadLocalDebugInfo::get(divided_loss()) != nullptr; }
+// By what a loss that is to be divided by `parts` has still to be divided.
+double divisor_owed(double parts) {
+  const auto* const divided =
+      static_cast<const DividedLoss*>(c10::ThreadLocalDebugInfo::get(divided_loss()));
+  if (divided == nullptr) return parts;
+  return divided->parts ? parts / *divided->parts : 1.0;
+}
 
 void refuse_unfit(const at::Tensor& loss) {
   if (loss.numel() == 1 && loss.requires_grad()) return;
@@ -47,12 +59,13 @@ void Core::backward(const at::Tensor& loss, const BackwardOptions& options) {
     const std::lock_guard lock(mutex_);
     drop_broken_backward();
     if (in_backward_) throw StateError({.what = "backward() was called inside a backward"});
-    begin_backward({.scaled = true, .divided = true});
+    begin_backward({});
   }
-  const auto parts = options.averages ? static_cast<double>(options_.accumulation_steps) : 1.0;
+  std::optional<double> parts;
+  if (options.averages) parts = static_cast<double>(options_.accumulation_steps);
   try {
-    const c10::DebugInfoGuard divided(divided_loss(), std::make_shared<DividedLoss>());
-    torch::autograd::backward({loss}, {at::full_like(loss, scaler_.scale() / parts)},
+    const c10::DebugInfoGuard divided(divided_loss(), std::make_shared<DividedLoss>(parts));
+    torch::autograd::backward({loss}, {at::full_like(loss, scaler_.scale() / parts.value_or(1.0))},
                               options.keeps_graph);
   } catch (...) {
     const std::lock_guard lock(mutex_);
@@ -85,8 +98,8 @@ at::Tensor Core::scale(const at::Tensor& loss) {
 
 at::Tensor Core::divide_scaled(const at::Tensor& gradient) {
   const std::lock_guard lock(mutex_);
-  constexpr LossState kDone{.scaled = true, .divided = true};
-  in_backward_ ? void(loss_ = kDone) : open_backward(kDone);
+  const LossState done;
+  in_backward_ ? void(loss_ = done) : open_backward(done);
   return gradient.div(static_cast<double>(options_.accumulation_steps));
 }
 
@@ -94,14 +107,13 @@ at::Tensor Core::divide_scaled(const at::Tensor& gradient) {
 // that where `.grad` has another), and divided by the micro-steps of a step.
 at::Tensor Core::as_ours(const at::Tensor& gradient, const at::Tensor& parameter) const {
   const at::Tensor own = gradient.to(parameter.scalar_type());
-  if (loss_.divided) return own;
-  return own.to(to_torch(options_.precision.accumulation()))
-      .div(static_cast<double>(options_.accumulation_steps));
+  if (loss_.divisor == 1.0) return own;
+  return own.to(to_torch(options_.precision.accumulation())).div(loss_.divisor);
 }
 
 Core::LossState Core::somebodys_loss() const {
   return {.scaled = !scales_loss(),
-          .divided = options_.accumulation_steps == 1 || an_engine_has_divided()};
+          .divisor = divisor_owed(static_cast<double>(options_.accumulation_steps))};
 }
 
 void Core::refuse_unscaled() const {
@@ -176,14 +188,15 @@ void Core::show_local(bool on) {
   shows_local_ = on;
 }
 
-// A rank that had no backward brings its part in step(), and the others wait for it here.
+// A rank that had no backward brings zeros, so that the others' reductions find theirs.
 void Core::reduce_gradients() {
   const std::lock_guard lock(mutex_);
   const at::NoGradGuard no_grad;
   drop_broken_backward();
   if (in_backward_) throw StateError({.what = "gradients are reduced inside a backward"});
-  if (!backward_ran_ || reducer_->reduces()) return;
+  if (std::exchange(backward_ran_, true) && reducer_->reduces()) return;
   if (shown_) shown_->take_back();
+  if (!std::exchange(forward_ran_, true)) gatherer_->pass_over(PhaseKind::train_forward);
   const std::optional<bool> boundary = std::exchange(boundary_, true);
   pass_backward();
   boundary_ = boundary;

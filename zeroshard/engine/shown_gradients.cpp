@@ -41,8 +41,12 @@ void ShownGradients::show(bool local) {
   local_ = local;
   for (Shown& one : all_) {
     const Reducer::UnitGradients& unit = reducer_.units()[one.unit];
+    const UnitLayout::Location at = units_[one.unit]->layout().locate(one.index);
     const bool others_bring_some = !local && units_[one.unit]->options().world_size > 1;
-    one.visible = unit.present[one.index] || others_bring_some;
+    // An earlier backward of this step may have been reduced: it is not in the local sum any more.
+    one.present = local ? unit.groups[*unit.group_of[at.group]].written(at.index)
+                        : static_cast<bool>(unit.present[one.index]);
+    one.visible = one.present || others_bring_some;
     at::Tensor& shown = one.parameter.mutable_grad();
     shown.reset();
     if (!one.visible) continue;
@@ -76,17 +80,26 @@ void ShownGradients::take_back() {
   const at::NoGradGuard no_grad;
   for (Shown& one : all_) {
     at::Tensor now = std::exchange(one.parameter.mutable_grad(), at::Tensor());
+    if (!now.defined() && !one.visible) continue;
+    const bool shown_here = one.visible && now.is_same(one.view);
+    one.view = view_of(one, local_);  // another one where somebody has set the shown one's `.data`
     if (!now.defined()) {
-      if (one.visible) drop(one);
-    } else if (!one.visible || !now.is_same(one.view)) {
-      one.view = view_of(one, local_);
+      drop(one);
+    } else if (!shown_here || !now.is_same(one.view)) {
       one.view.copy_(now.is_sparse() ? now.to_dense() : now);
       adopt(one);
-    } else if (one.view._version() != one.version) {
+    } else if (is_written(one)) {
       adopt(one);
     }
     one.visible = false;
   }
+}
+
+// Zeros that stand for no gradient stay none, whatever factor they are multiplied by (clipping does
+// that with all of them): a parameter that nobody used must not move.
+bool ShownGradients::is_written(const Shown& one) const {
+  if (one.present) return one.view._version() != one.version;
+  return one.view.count_nonzero().item<std::int64_t>() > 0;
 }
 
 void ShownGradients::adopt(Shown& one) {
@@ -96,9 +109,14 @@ void ShownGradients::adopt(Shown& one) {
   if (local_) unit.groups[*unit.group_of[at.group]].note_written(at.index);
 }
 
+// What an earlier backward of the step brought, and what is reduced already, is not dropped with
+// the local sum.
 void ShownGradients::drop(Shown& one) {
   one.view.zero_();
-  reducer_.units()[one.unit].present[one.index] = false;
+  Reducer::UnitGradients& unit = reducer_.units()[one.unit];
+  const UnitLayout::Location at = units_[one.unit]->layout().locate(one.index);
+  const bool keeps_reduced = local_ && unit.groups[*unit.group_of[at.group]].holds_reduced();
+  if (!keeps_reduced) unit.present[one.index] = false;
 }
 
 }  // namespace zeroshard

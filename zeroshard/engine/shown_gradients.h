@@ -38,12 +38,14 @@ class ShownGradients {
     at::Tensor parameter = {};
     at::Tensor view = {};  // made when it is first shown, and again where the gradient has moved
     bool visible = false;
+    bool present = false;    // it had a gradient when it was shown
     bool any_dtype = false;  // torch has been told that the gradient's dtype may be another
     std::int64_t version = 0;
   };
 
   void show(bool local);
   at::Tensor view_of(const Shown& one, bool local) const;
+  bool is_written(const Shown& one) const;
   void adopt(Shown& one);
   void drop(Shown& one);
 
