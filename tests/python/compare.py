@@ -32,9 +32,10 @@ NORM_FACTOR = 4.0
 # The same formula in double precision, perhaps with its operations in another order.
 LEARNING_RATE_RELATIVE = 1e-12
 ACCURACY_BOUND = 0.04  # one of the 32 tokens of a batch
+TERMS_RELATIVE = 0.1  # they say how large something is, and are no result
 
 LOSSES = {"losses", "train_loss", "eval_loss", "eval_loss_by_rank", "loss_before", "reloaded_loss", "evaluation", "rewards", "entropies",
-          "completion_lengths", "terms"}
+          "completion_lengths"}
 ACCURACIES = {"mean_token_accuracy"}  # shares of tokens whose likeliest continuation is right: a near tie can flip one
 NORMS = {"grad_norms", "norm", "input_gradient_norms", "divergences"}
 RATES = {"learning_rates", "momenta"}
@@ -150,6 +151,8 @@ class Comparison:
             scale = max(scale, self.travelled)  # a weight that starts at zero is as wrong as its way was long
         if any(key in RATES for key in keys):
             return LEARNING_RATE_RELATIVE * abs(golden)
+        if "terms" in keys:
+            return TERMS_RELATIVE * abs(golden)
         if any(key in ACCURACIES for key in keys):
             return ACCURACY_BOUND
         updates_before = self.steps if index is None or "evaluation" in keys or "eval_loss_by_rank" in keys else index
