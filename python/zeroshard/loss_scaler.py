@@ -41,11 +41,7 @@ class DynamicLossScaler(LossScaler):
     raise_error_at_min_scale = True
     dtype = torch.float16
 
-    @property
-    def cur_scale(self) -> float:
-        return self._engine.core.loss_scale()
-
-    @cur_scale.setter
+    @LossScaler.cur_scale.setter
     def cur_scale(self, scale: float) -> None:
         self._engine.core.restore_scaler({**self._state, "scale": float(scale)})
 
