@@ -144,6 +144,16 @@ def on_ranks(count, function, *arguments, timeout=TIMEOUT_SECONDS):
     return _ranks.call(count, function, arguments, timeout)
 
 
+def on_ranks_at_stages(count, function, stages=range(4)):
+    """function(stage) for one stage after the other, on each of `count` ranks."""
+    on_ranks(count, _at_stages, function.__module__, function.__qualname__, list(stages))
+
+
+def _at_stages(module, name, stages):
+    for stage in stages:
+        getattr(importlib.import_module(module), name)(stage)
+
+
 def _framed(value):
     data = pickle.dumps(value)
     return struct.pack("<q", len(data)) + data

@@ -3,7 +3,7 @@ import pytest
 import torch
 import zeroshard
 from engine_models import Net, close, full_weights, made, next_token_loss, settings, start, tokens_of, train, train_new, train_plainly
-from engine_ranks import on_ranks
+from engine_ranks import on_ranks, on_ranks_at_stages
 from torch import nn
 from zeroshard import distributed
 
@@ -133,14 +133,9 @@ PROTOCOLS = {each.__name__: each for each in (by_the_caller_s_count, uneven_coun
                                               twice_through_one_graph, after_an_exception)}
 
 
-def at_every_stage(name):
-    for stage in range(4):
-        PROTOCOLS[name](stage)
-
-
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_loops_at_every_stage(name):
-    on_ranks(2, at_every_stage, name)
+    on_ranks_at_stages(2, PROTOCOLS[name])
 
 
 def counters_and_answers(stage):

@@ -7,7 +7,7 @@ import pytest
 import torch
 import zeroshard
 from engine_models import full_weights, made, next_token_loss, settings, start, tokens_of, train
-from engine_ranks import on_ranks
+from engine_ranks import on_ranks, on_ranks_at_stages
 from torch import optim
 from zeroshard import distributed
 from zeroshard.deepspeed.ops.adam import FusedAdam
@@ -180,14 +180,9 @@ def used_again():
 SUBJECTS = {each.__name__: each for each in (schedulers, states, saved_and_loaded, copies)}
 
 
-def at_stages(name):
-    for stage in (0, 2, 3):
-        SUBJECTS[name](stage)
-
-
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_at_every_stage(name):
-    on_ranks(2, at_stages, name)
+    on_ranks_at_stages(2, SUBJECTS[name], (0, 2, 3))
 
 
 def others():

@@ -5,7 +5,7 @@ import pytest
 import torch
 import zeroshard
 from engine_models import close, full_weights, made, next_token_loss, settings, start, tokens_of, train, train_new, train_plainly
-from engine_ranks import on_ranks
+from engine_ranks import on_ranks, on_ranks_at_stages
 from torch import optim
 from zeroshard import distributed
 from zeroshard.optimizer import kernel_of
@@ -170,14 +170,9 @@ def never_used(stage):
 SUBJECTS = {each.__name__: each for each in (live_groups, functions, left_out, never_used)}
 
 
-def at_stages(name):
-    for stage in (0, 2, 3):
-        SUBJECTS[name](stage)
-
-
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_at_every_stage(name):
-    on_ranks(2, at_stages, name)
+    on_ranks_at_stages(2, SUBJECTS[name], (0, 2, 3))
 
 
 def test_what_cannot_be_sharded_is_refused():

@@ -3,7 +3,7 @@ import pytest
 import torch
 import zeroshard
 from engine_models import full_weights, made, next_token_loss, settings, start, tokens_of, train_new
-from engine_ranks import on_ranks
+from engine_ranks import on_ranks_at_stages
 from torch import nn
 from zeroshard import distributed
 from zeroshard.state_access import safe_get_full_grad
@@ -160,11 +160,6 @@ PROTOCOLS = {each.__name__: each for each in (both_ways_are_equal, unscaled_in_f
                                               of_engines_that_accumulate_differently, unused_parameters)}
 
 
-def at_every_stage(name):
-    for stage in range(4):
-        PROTOCOLS[name](stage)
-
-
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_own_backward_at_every_stage(name):
-    on_ranks(2, at_every_stage, name)
+    on_ranks_at_stages(2, PROTOCOLS[name])
