@@ -9,7 +9,7 @@ from torch import nn
 
 from zeroshard import _C, distributed
 from zeroshard.errors import ConfigError
-from zeroshard.named_optimizer import named_optimizer
+from zeroshard.kernel_optimizers import named_optimizer
 from zeroshard.optimizer import ZeroOptimizer, refuse_unfit
 from zeroshard.read_config import EngineConfig
 

@@ -1,9 +1,4 @@
-"""deepspeed.ops.adagrad."""
+"""deepspeed.ops.adagrad.cpu_adagrad."""
 from ..._lazy import lazy
-from ..kernel_optimizer import AdagradKernel
 
-__getattr__, __dir__ = lazy(__name__)
-
-
-class DeepSpeedCPUAdagrad(AdagradKernel):
-    """Adagrad for states that are offloaded."""
+__getattr__, __dir__ = lazy(__name__, {"DeepSpeedCPUAdagrad": "zeroshard.kernel_optimizers"})

@@ -1,5 +1,6 @@
 """deepspeed.ops.adam."""
 from ..._lazy import lazy
 
-__getattr__, __dir__ = lazy(__name__, {"DeepSpeedCPUAdam": f"{__name__}.cpu_adam",
-                                       "FusedAdam": f"{__name__}.fused_adam"}, ("cpu_adam", "fused_adam"))
+_KERNELS = "zeroshard.kernel_optimizers"
+
+__getattr__, __dir__ = lazy(__name__, {"DeepSpeedCPUAdam": _KERNELS, "FusedAdam": _KERNELS}, ("cpu_adam", "fused_adam"))

@@ -1,5 +1,6 @@
 """deepspeed.ops.lion."""
 from ..._lazy import lazy
 
-__getattr__, __dir__ = lazy(__name__, {"DeepSpeedCPULion": f"{__name__}.lion", "FusedLion": f"{__name__}.lion"},
-                            ("lion",))
+_KERNELS = "zeroshard.kernel_optimizers"
+
+__getattr__, __dir__ = lazy(__name__, {"DeepSpeedCPULion": _KERNELS, "FusedLion": _KERNELS}, ("lion",))

@@ -1,13 +1,6 @@
-"""deepspeed.ops.lion: one kernel, whose states are where the config says."""
+"""deepspeed.ops.lion.lion."""
 from ..._lazy import lazy
-from ..kernel_optimizer import LionKernel
 
-__getattr__, __dir__ = lazy(__name__)
+_KERNELS = "zeroshard.kernel_optimizers"
 
-
-class DeepSpeedCPULion(LionKernel):
-    """Lion for states that are offloaded."""
-
-
-class FusedLion(LionKernel):
-    """Lion for states on the device."""
+__getattr__, __dir__ = lazy(__name__, {"DeepSpeedCPULion": _KERNELS, "FusedLion": _KERNELS})

@@ -1,13 +1,17 @@
-"""Optimizers that name one of ZeroShard's kernels and carry its hyper-parameters.
+"""Optimizers that name one of ZeroShard's kernels and carry its hyper-parameters, under DeepSpeed's names: scripts make them, and
+a configuration's "optimizer" names them.
 
 The engine takes the very dicts of `param_groups`, reads them at each step, and computes in C++.
 Stepped without an engine they compute the same with torch, in fp32 whatever the parameter's dtype.
 """
 from __future__ import annotations
 
+import types
 from typing import Any, Callable
 
 import torch
+
+from zeroshard.errors import StateError
 
 Group = dict[str, Any]
 State = dict[str, Any]
@@ -82,6 +86,30 @@ class AdamKernel(KernelOptimizer):
         param.addcdiv_(mean, (square.sqrt() / correction2**0.5).add_(group["eps"]), value=-lr / correction1)
 
 
+class FusedAdam(AdamKernel):
+    """Adam for states on the device."""
+
+    def __init__(self, params: Any, lr: float = 1e-3, bias_correction: bool = True,
+                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, adam_w_mode: bool = True,
+                 weight_decay: float = 0.0, amsgrad: bool = False, set_grad_none: bool = True) -> None:
+        self._set_grad_none = set_grad_none
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+                                  "bias_correction": bias_correction}, adam_w_mode, amsgrad)
+
+    def zero_grad(self, set_to_none: bool | None = None) -> None:
+        super().zero_grad(self._set_grad_none if set_to_none is None else set_to_none)
+
+
+class DeepSpeedCPUAdam(AdamKernel):
+    """Adam for states that are offloaded. Where they really live, the config says."""
+
+    def __init__(self, model_params: Any, lr: float = 1e-3, bias_correction: bool = True,
+                 betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
+                 amsgrad: bool = False, adamw_mode: bool = True, fp32_optimizer_states: bool = True) -> None:
+        super().__init__(model_params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+                                        "bias_correction": bias_correction}, adamw_mode, amsgrad)
+
+
 class LionKernel(KernelOptimizer):
     """Lion: a step of the same length for every element, in the direction of a momentum's sign."""
 
@@ -99,8 +127,17 @@ class LionKernel(KernelOptimizer):
         mean.mul_(beta2).add_(grad, alpha=1 - beta2)
 
 
-class AdagradKernel(KernelOptimizer):
-    """Adagrad: each element's step shrinks with all it has moved so far."""
+class FusedLion(LionKernel):
+    """Lion for states on the device."""
+
+
+class DeepSpeedCPULion(LionKernel):
+    """Lion for states that are offloaded."""
+
+
+class DeepSpeedCPUAdagrad(KernelOptimizer):
+    """Adagrad: each element's step shrinks with all it has moved so far. Its states are made in the first step, as those of the
+    others; torch's makes them at once, of whole parameters."""
 
     zeroshard_kernel = "adagrad"
     moments = ("exp_avg_sq",)
@@ -114,3 +151,20 @@ class AdagradKernel(KernelOptimizer):
             grad = grad.add(param, alpha=group["weight_decay"])
         total = state["exp_avg_sq"].addcmul_(grad, grad)
         param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-group["lr"])
+
+
+# By the name of our kernel: the class that DeepSpeed makes where a configuration names it.
+_CLASSES = {"adam": FusedAdam, "adam_l2": FusedAdam, "lion": FusedLion, "adagrad": DeepSpeedCPUAdagrad, "sgd": torch.optim.SGD}
+
+
+def named_optimizer(groups: list[Group], kind: str, values: Group) -> torch.optim.Optimizer:
+    """The one that a configuration names, of one of our kernels. It has parameter groups; the engine has its states and takes
+    its steps."""
+    mode = {"adam_w_mode": False} if kind == "adam_l2" else {}
+    made = _CLASSES[kind](groups, **values, **mode)
+    made.step = types.MethodType(_refuse_step, made)
+    return made
+
+
+def _refuse_step(optimizer: torch.optim.Optimizer, closure: Callable | None = None) -> None:
+    raise StateError("[state] this optimizer steps with its engine; call engine.step()")
