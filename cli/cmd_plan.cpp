@@ -150,7 +150,7 @@ CommunicationFacts facts_of(const Subject& subject, std::int64_t parameters) {
   const RankThreads threads =
       rank_threads(usable_cpus(), subject.world_size, env_integer(EnvVar::kOmpThreads));
   return {.parameters = parameters,
-          .runs_aside = subject.on_accelerator || threads.leave_idle_cores,
+          .communicates_beside_compute = subject.on_accelerator || threads.leave_idle_cores,
           .one_rank = subject.world_size == 1};
 }
 

@@ -146,7 +146,8 @@ EngineOptions engine_options_of(const PythonConfig& config, const CoreSettings& 
   const Device device = choose_device(settings.device, 0);
   EngineOptions options = engine_options(config.read.config, device, settings.accumulation_steps);
   choose_communication(options.zero, open_choices(config.read.provenance),
-                       {.parameters = settings.parameters, .runs_aside = settings.runs_aside});
+                       {.parameters = settings.parameters,
+                        .communicates_beside_compute = settings.communicates_beside_compute});
   options.threads = settings.threads;
   return options;
 }

@@ -227,7 +227,7 @@ void bind_engine_core(py::module_& module) {
       .def(py::init<>())
       .def_readwrite("device", &CoreSettings::device)
       .def_readwrite("threads", &CoreSettings::threads)
-      .def_readwrite("runs_aside", &CoreSettings::runs_aside)
+      .def_readwrite("communicates_beside_compute", &CoreSettings::communicates_beside_compute)
       .def_readwrite("parameters", &CoreSettings::parameters)
       .def_readwrite("accumulation_steps", &CoreSettings::accumulation_steps)
       .def_readwrite("keeps_dtypes", &CoreSettings::keeps_dtypes)

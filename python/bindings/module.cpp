@@ -5,6 +5,7 @@
 #include "python/bindings/engine_core.h"
 #include "python/bindings/forward_hooks.h"
 #include "python/bindings/guarded_parameters.h"
+#include "python/bindings/provisional_unit.h"
 #include "zeroshard/base/log.h"
 
 PYBIND11_MODULE(_C, module) {
@@ -17,5 +18,6 @@ PYBIND11_MODULE(_C, module) {
   bind_forward_hooks(module);
   bind_guarded_parameters(module);
   bind_engine_core(module);
+  bind_provisional_unit(module);
   module.def("log_info", [](const std::string& line) { zeroshard::log_info("{}", line); });
 }

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from zeroshard import distributed, errors
@@ -15,6 +16,15 @@ def of_all_ranks(value: Any) -> list[Any]:
     values: list[Any] = [None] * distributed.world_size()
     dist.all_gather_object(values, value)
     return values
+
+
+def bring_values(values: torch.Tensor, source: int) -> None:
+    """Rank `source`'s, in place. As bytes: backends do not know all dtypes. Collective."""
+    if distributed.world_size() == 1:
+        return
+    sent = values.contiguous()
+    dist.broadcast(sent.view(-1).view(torch.uint8), src=source)
+    values.copy_(sent)
 
 
 @contextmanager

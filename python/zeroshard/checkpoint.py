@@ -18,15 +18,17 @@ from torch import nn
 from zeroshard import _C, distributed
 from zeroshard import checkpoint_files as files
 from zeroshard.agreement import all_or_none, of_all_ranks
-from zeroshard.engine_facts import EngineFacts
 from zeroshard.errors import ConfigError, StorageError
 from zeroshard.plain_state import encode
 
 logger = logging.getLogger("zeroshard")
 
 
-class CheckpointCalls(EngineFacts):
+class Checkpoints:
     """The engine's calls that save and load. All of them are collective."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
 
     def save_checkpoint(
         self,
@@ -39,7 +41,7 @@ class CheckpointCalls(EngineFacts):
         """Writes weights, optimizer states and counters. Returns True."""
         if save_dir is None or not os.fspath(save_dir):
             raise StorageError(f"[storage] a checkpoint needs a folder: save_dir={save_dir!r}; give its path")
-        tag = self._one_tag(str(tag) if tag is not None else f"global_step{self.global_steps}")
+        tag = self._one_tag(str(tag) if tag is not None else f"global_step{self._engine.global_steps}")
         folder = Path(save_dir) / tag
         with all_or_none():
             state = json.dumps(self._saved_state(client_state or {}), indent=1)
@@ -61,7 +63,7 @@ class CheckpointCalls(EngineFacts):
         """Rank 0's. Parts of one checkpoint under several names would be none."""
         tags = of_all_ranks(mine)
         other = next((tag for tag in tags if tag != tags[0]), None)
-        validation = str(self.configuration.section("checkpoint").get("tag_validation", "Warn")).lower()
+        validation = str(self._engine.configuration.section("checkpoint").get("tag_validation", "Warn")).lower()
         if other is None or validation == "ignore":
             return tags[0]
         said = f"the ranks save under different tags: rank 0 {tags[0]}, rank {tags.index(other)} {other}"
@@ -72,26 +74,26 @@ class CheckpointCalls(EngineFacts):
         return tags[0]
 
     def _write_tensors(self, folder: Path, weights: dict[str, torch.Tensor] | None) -> None:
-        if self.basic_optimizer is not None:
-            tensors = {**self.core.rank_tensors(), **self._shard_step_tensors()}
+        if self._engine.basic_optimizer is not None:
+            tensors = {**self._engine.core.rank_tensors(), **self._shard_step_tensors()}
             files.write_tensors(folder / f"rank_{distributed.rank()}.safetensors", tensors)
         if weights is not None:
             files.write_tensors(folder / files.WEIGHTS, weights)
 
     def _saved_state(self, client_state: dict[str, Any]) -> dict[str, Any]:
-        counters = {name: getattr(self, name) for name in ("global_steps", "global_samples", "micro_steps", "skipped_steps")}
-        optimizer = self.optimizer.hyper_parameters() if self.basic_optimizer is not None else None
-        scheduler = self.lr_scheduler.state_dict() if self.lr_scheduler is not None else None
+        counters = {name: getattr(self._engine, name) for name in ("global_steps", "global_samples", "micro_steps", "skipped_steps")}
+        optimizer = self._engine.optimizer.hyper_parameters() if self._engine.basic_optimizer is not None else None
+        scheduler = self._engine.lr_scheduler.state_dict() if self._engine.lr_scheduler is not None else None
         return {
             "format": files.FORMAT,
             "ranks": distributed.world_size(),
-            "stage": self.zero_optimization_stage(),
+            "stage": self._engine.zero_optimization_stage(),
             "counters": counters,
-            "steps": self.core.steps(),
+            "steps": self._engine.core.steps(),
             "optimizer": encode(optimizer, "optimizer"),
             "lr_scheduler": encode(scheduler, "lr_scheduler"),
             "client_state": encode(client_state, "client_state"),
-            "frozen": [name for name, p in self.module.named_parameters(remove_duplicate=False) if not p.requires_grad],
+            "frozen": [name for name, p in self._engine.module.named_parameters(remove_duplicate=False) if not p.requires_grad],
             "masters": self._master_places(),
             "tied": self._tied_names(),
         }
@@ -99,31 +101,31 @@ class CheckpointCalls(EngineFacts):
     def _tied_names(self) -> dict[str, str]:
         """Names of tied weights beside the first one, under which they are written: for who reads without the model."""
         first: dict[int, str] = {}
-        named = self.module.state_dict(keep_vars=True)
+        named = self._engine.module.state_dict(keep_vars=True)
         return {name: first[id(value)] for name, value in named.items() if first.setdefault(id(value), name) != name}
 
     def _master_places(self) -> dict[str, list[Any]]:
         """Where each weight's master is: the tensor's name in the ranks' files, the first element in all of them one after
         the other, the shape. zero_to_fp32 cuts by it."""
-        if self.basic_optimizer is None:
+        if self._engine.basic_optimizer is None:
             return {}
         place_of: dict[int, list[Any]] = {}
-        for index, (unit, places) in enumerate(zip(self.units, self.core.master_places())):
+        for index, (unit, places) in enumerate(zip(self._engine.units, self._engine.core.master_places())):
             for parameter, place in zip(unit.parameters.values(), places):
                 if place is not None:
                     shape = list(getattr(parameter, "ds_shape", parameter.shape))
                     place_of[id(parameter)] = [f"{index}.{place[0]}.master", place[1], shape]
-        named = self.module.state_dict(keep_vars=True)
+        named = self._engine.module.state_dict(keep_vars=True)
         return {name: place_of[id(value)] for name, value in named.items() if id(value) in place_of}
 
     def _shard_step_tensors(self) -> dict[str, torch.Tensor]:
         """States of an optimizer that is not ours, by shard."""
-        if self._shard_steps is None:
+        if self._engine.shard_steps is None:
             return {}
-        states = self._shard_steps.optimizer.state
+        states = self._engine.shard_steps.optimizer.state
         return {
             f"shard_{index}.{name}": value if isinstance(value, torch.Tensor) else torch.tensor(value)
-            for index, shard in enumerate(self._shard_steps.shards)
+            for index, shard in enumerate(self._engine.shard_steps.shards)
             for name, value in states.get(shard, {}).items()
             if isinstance(value, (torch.Tensor, int, float))
         }
@@ -172,27 +174,27 @@ class CheckpointCalls(EngineFacts):
 
     def _fitting_weights(self, path: Path, strict: bool) -> Any:
         file = files.opened(path)
-        files.refuse_misfits(file, self.module.state_dict(keep_vars=True), strict, path)
+        files.refuse_misfits(file, self._engine.module.state_dict(keep_vars=True), strict, path)
         return file
 
     def _load_weights(self, file: Any) -> None:
         stored = set(file.keys())
-        wanted = {name: value for name, value in self.module.state_dict(keep_vars=True).items() if name in stored}
-        for index, unit in enumerate(self.units):
-            entered = self.enter_full([index])
+        wanted = {name: value for name, value in self._engine.module.state_dict(keep_vars=True).items() if name in stored}
+        for index, unit in enumerate(self._engine.units):
+            entered = self._engine.enter_full([index])
             held = {id(parameter) for parameter in unit.parameters.values()}
             for name, parameter in wanted.items():
                 if id(parameter) in held:
                     parameter.data.copy_(file.get_tensor(name))
             if entered:
-                self.core.leave_full([index], _C.Written.ALL)
+                self._engine.core.leave_full([index], _C.Written.ALL)
         for name, value in wanted.items():
-            if id(value) not in self.places:  # buffers, and frozen parameters that the engine leaves alone
+            if id(value) not in self._engine.places:  # buffers, and frozen parameters that the engine leaves alone
                 value.data.copy_(file.get_tensor(name))
 
     def _fitting_states(self, folder: Path, state: dict[str, Any]) -> Any:
         """None where the checkpoint, or this engine, has no optimizer."""
-        if self.basic_optimizer is None or state["optimizer"] is None:
+        if self._engine.basic_optimizer is None or state["optimizer"] is None:
             return None
         ranks = state["ranks"]
         if ranks != distributed.world_size():
@@ -202,45 +204,45 @@ class CheckpointCalls(EngineFacts):
             )
         file = files.opened(folder / f"rank_{distributed.rank()}.safetensors")
         stored = set(file.keys())
-        for name, tensor in self.core.rank_tensors().items():
+        for name, tensor in self._engine.core.rank_tensors().items():
             if name not in stored or tuple(file.get_slice(name).get_shape()) != tuple(tensor.shape):
                 raise StorageError(f"[storage] the checkpoint does not fit: {folder}, {name}; it is of another model or stage")
         return file
 
     def _load_optimizer(self, file: Any, state: dict[str, Any]) -> None:
-        for name, tensor in self.core.rank_tensors().items():
+        for name, tensor in self._engine.core.rank_tensors().items():
             tensor.copy_(file.get_tensor(name))
         self._load_shard_steps(file)
-        self.core.set_steps(state["steps"])
-        self.core.adopt_masters()
-        self.optimizer.load_state_dict(state["optimizer"])
+        self._engine.core.set_steps(state["steps"])
+        self._engine.core.adopt_masters()
+        self._engine.optimizer.load_state_dict(state["optimizer"])
 
     def _load_shard_steps(self, file: Any) -> None:
-        if self._shard_steps is None:
+        if self._engine.shard_steps is None:
             return
-        states = self._shard_steps.optimizer.state
-        for index, shard in enumerate(self._shard_steps.shards):
+        states = self._engine.shard_steps.optimizer.state
+        for index, shard in enumerate(self._engine.shard_steps.shards):
             prefix = f"shard_{index}."
             found = {name[len(prefix) :]: file.get_tensor(name) for name in file.keys() if name.startswith(prefix)}
             if found:
                 states[shard] = {name: value.to(shard.device) for name, value in found.items()}
 
     def _load_counters(self, state: dict[str, Any], with_schedule: bool) -> None:
-        if with_schedule and self.lr_scheduler is not None and state["lr_scheduler"] is not None:
-            self.lr_scheduler.load_state_dict(state["lr_scheduler"])
+        if with_schedule and self._engine.lr_scheduler is not None and state["lr_scheduler"] is not None:
+            self._engine.lr_scheduler.load_state_dict(state["lr_scheduler"])
         for name, value in state["counters"].items():
-            setattr(self, name, value)
+            setattr(self._engine, name, value)
 
     def full_state_dict(self, exclude_frozen_parameters: bool = False) -> dict[str, torch.Tensor] | None:
         """All weights in full, on rank 0's host memory; None on the others. Tied ones stay one tensor."""
-        named = self.module.state_dict(keep_vars=True)
+        named = self._engine.module.state_dict(keep_vars=True)
         copies: dict[int, torch.Tensor] = {}
-        for index, unit in enumerate(self.units):
-            entered = self.enter_full([index])
+        for index, unit in enumerate(self._engine.units):
+            entered = self._engine.enter_full([index])
             if distributed.rank() == 0:
                 copies.update({id(p): p.detach().cpu().clone() for p in unit.parameters.values()})
             if entered:
-                self.core.leave_full([index])
+                self._engine.core.leave_full([index])
         if distributed.rank() != 0:
             return None
         kept: dict[str, torch.Tensor] = {}
@@ -258,15 +260,15 @@ class CheckpointCalls(EngineFacts):
 
     def module_state_dict(self, exclude_frozen_parameters: bool = False) -> dict[str, torch.Tensor]:
         """The module's own, as it is on this rank: at stage 3 released parameters are empty."""
-        frozen = {name for name, parameter in self.module.named_parameters() if not parameter.requires_grad}
-        kept = self.module.state_dict()
+        frozen = {name for name, parameter in self._engine.module.named_parameters() if not parameter.requires_grad}
+        kept = self._engine.module.state_dict()
         return {name: value for name, value in kept.items() if not (exclude_frozen_parameters and name in frozen)}
 
     def save_16bit_model(
         self, save_dir: str | os.PathLike, save_filename: str = "pytorch_model.bin", exclude_frozen_parameters: bool = False
     ) -> bool:
         """All weights in one file; as torch.save does where the name ends in .bin, .pt or .pth, else as safetensors."""
-        if self.zero_optimization_partition_weights() and not self.zero_gather_16bit_weights_on_model_save():
+        if self._engine.zero_optimization_partition_weights() and not self._engine.zero_gather_16bit_weights_on_model_save():
             logger.warning("not saved: stage3_gather_16bit_weights_on_model_save is not set")
             return False
         weights = self.full_state_dict(exclude_frozen_parameters)

@@ -2,35 +2,58 @@
 import gc
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from zeroshard import _C, distributed
+from zeroshard.batch_sizes import BatchSizes
 from zeroshard.calls_under_way import calls_under_way
-from zeroshard.checkpoint import CheckpointCalls
+from zeroshard.checkpoint import Checkpoints
 from zeroshard.data import RankLoader
 from zeroshard.engine_absent import no_such_attribute
-from zeroshard.engine_gradients import EngineGradients
+from zeroshard.engine_calls import has_calls_of
+from zeroshard.engine_facts import EngineFacts, LastStep
+from zeroshard.engine_gradients import EngineGradients, MicroSteps, refuse_without_optimizer
 from zeroshard.engine_registry import EngineKeeper, engines
-from zeroshard.engine_setup import EngineSetup
-from zeroshard.gather import full_params, refuse_to_write
+from zeroshard.engine_setup import bring_unit, core_settings, freeze_all_but, meet_other_ranks, move_what_is_no_unit_s, settle_home
+from zeroshard.gather import EngineHome, full_params, refuse_to_write
 from zeroshard.gather_by_hand import release_all_of
 from zeroshard.hooks import ModelHooks
+from zeroshard.leaf_modules import apply_zero_leaf_module_config
 from zeroshard.map_tensors import map_tensors
-from zeroshard.optimizer import HookedModule, ZeroOptimizer, kernel_of
+from zeroshard.optimizer import HookedModule, ShardSteps, ZeroOptimizer, kernel_of
+from zeroshard.parameter_groups import group_of_parameter
+from zeroshard.provisional_home import ProvisionalHome
 from zeroshard.read_config import EngineConfig
 from zeroshard.released_state import refuse_released_state_dict
-from zeroshard.sharded_parameter import ShardHome, make_sharded
+from zeroshard.sharded_parameter import make_sharded
 from zeroshard.step_report import StepReport
 from zeroshard.units import find_units
+from zeroshard.unshown_gradients import UnshownGradients
 
 logger = logging.getLogger("zeroshard")
 
+if TYPE_CHECKING:  # what the decorators of Engine give it, for those who read types
 
-class Engine(EngineGradients, EngineSetup, CheckpointCalls, nn.Module):
-    """Made by zeroshard.initialize(). Unknown attributes are the module's."""
+    class _Calls(BatchSizes, Checkpoints, EngineFacts, EngineGradients, nn.Module): ...
+
+else:
+    _Calls = nn.Module
+
+
+@has_calls_of("_batch", BatchSizes)
+@has_calls_of("_checkpoints", Checkpoints, also=("_zero3_consolidated_16bit_state_dict", "_consolidated_16bit_state_dict"))
+@has_calls_of("_facts", EngineFacts)
+@has_calls_of("_gradients", EngineGradients, also=("_backward_epilogue",))
+class Engine(_Calls):
+    """Made by zeroshard.initialize(). Unknown attributes are the module's.
+
+    `core` is the C++ engine, `units` what it gathers together, and `places` where each parameter is: by its id, the number of
+    its unit and which of that it is. `basic_optimizer` is the user's or the configuration's, None where nothing is trained;
+    `optimizer` is what clients see of it.
+    """
 
     def __init__(
         self,
@@ -39,7 +62,7 @@ class Engine(EngineGradients, EngineSetup, CheckpointCalls, nn.Module):
         optimizer: torch.optim.Optimizer | None,
         device: torch.device,
     ) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.module = module
         self.configuration = configuration
         self.config = configuration.values
@@ -49,16 +72,11 @@ class Engine(EngineGradients, EngineSetup, CheckpointCalls, nn.Module):
         self.lr_scheduler = None
         self.training_dataloader: Any = None
         self.global_steps = self.global_samples = self.micro_steps = self.skipped_steps = 0
-        self._gradient_norm = None
-        self._step_applied = False
-        self._boundary: bool | None = None
-        self._collects: str | None = None
-        self._frozen_here = []
-        self._shard_steps = None
+        self.shard_steps: ShardSteps | None = None  # of an optimizer whose code is not ours
         self._destroyed = False
-        self._report = StepReport(configuration.parsed, device)
-        self._choose_batch_sizes()
+        self._batch = BatchSizes(self._chosen_batch(), lambda steps: self.core.set_accumulation_steps(steps))
         self._build()
+        self._compose()
         if optimizer is not None:
             self.optimizer.show_states(kernel_of(optimizer))
         engines[id(module)] = self
@@ -73,14 +91,13 @@ class Engine(EngineGradients, EngineSetup, CheckpointCalls, nn.Module):
     def _kept_by(self) -> list[nn.Module]:
         return [self.module, *(unit.module for unit in self.units)]
 
-    def _choose_batch_sizes(self) -> None:
-        batch = self.configuration.parsed.batch
-        if batch is None:
-            batch = (distributed.world_size(), 1, 1)
+    def _chosen_batch(self) -> tuple[int, int, int]:
+        if self.configuration.parsed.batch is None:
             self.say("no batch size in the configuration: one sample per rank and micro-step")
-        self._train_batch, self._micro_batch, self._accumulation = batch
+        return self.configuration.parsed.batch or (distributed.world_size(), 1, 1)
 
     def say(self, sentence: str) -> None:
+        """To the log, once for all ranks."""
         if distributed.rank() == 0:
             logger.info("%s", sentence)
 
@@ -88,31 +105,82 @@ class Engine(EngineGradients, EngineSetup, CheckpointCalls, nn.Module):
     def _build(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # the process group may be the user's
-        self._freeze_what_is_not_trained()
-        self._mark_leaf_modules()
+        trained = group_of_parameter(self.module, self.basic_optimizer) if self.basic_optimizer is not None else {}
+        self._frozen_here = self._freeze_all_but(trained)
+        section = self.configuration.section("zero_optimization")  # names leaf modules, beside those that the user has marked
+        apply_zero_leaf_module_config(self.module, section.get("leaf_module") if isinstance(section, dict) else None)
         self.units = find_units(self.module)
         self.places = {
             id(parameter): (number, index)
             for number, unit in enumerate(self.units)
             for index, parameter in enumerate(unit.parameters.values())
         }
-        self._meet_other_ranks()
+        settings = self._core_settings(trained)
         comm, self._groups = distributed.make_communicator(self.device, self.configuration.parsed.timeout_seconds)
-        self.core = _C.EngineCore(self.configuration.parsed, comm, self._core_settings())
-        for index, unit in enumerate(self.units):
-            self._hand_over(index, unit)
+        self.core = _C.EngineCore(self.configuration.parsed, comm, settings)
+        self._hand_units_over()
         self.core.finish()
-        self._move_what_is_left_alone()
-        self._move_buffers()
-        if self._shard_steps is not None:
-            self._shard_steps.take(self.core.master_segments())
+        move_what_is_no_unit_s(self.module, self.device, self.configuration.parsed.shards_parameters)
+        if self.shard_steps is not None:
+            self.shard_steps.take(self.core.master_segments())
+
+    def _freeze_all_but(self, trained: dict[int, int]) -> list[nn.Parameter]:
+        """An engine that only evaluates leaves all as it is."""
+        frozen = freeze_all_but(trained, self.module) if self.basic_optimizer is not None else []
+        if frozen:
+            self.say(f"{len(frozen)} parameters are in no parameter group and stay as they are")
+        return frozen
+
+    def _core_settings(self, trained: dict[int, int]) -> "_C.CoreSettings":
+        accumulation = self._batch.gradient_accumulation_steps()
+        settings = core_settings(self.module, self.configuration, self.device)
+        settings.accumulation_steps = accumulation
+        settings.communicates_beside_compute = meet_other_ranks(
+            self.units, self.configuration.parsed.stage, accumulation, self.device
+        )
+        self.unshown_gradients = UnshownGradients(self.module.parameters())
+        if self.basic_optimizer is not None:
+            settings.after_backward = self.unshown_gradients
+            settings.parameter_groups = self.basic_optimizer.param_groups
+            settings.group_of = {name: trained[id(p)] for name, p in self.module.named_parameters() if id(p) in trained}
+            self._settle_kernel(settings)
+        return settings
+
+    def _settle_kernel(self, settings: "_C.CoreSettings") -> None:
+        kernel = kernel_of(self.basic_optimizer)
+        if kernel is not None:
+            settings.optimizer_kind = kernel
+            return
+        self.shard_steps = ShardSteps(self.basic_optimizer)
+        settings.update = self.shard_steps
+        self.say(f"{type(self.basic_optimizer).__name__} steps on flat shards, by its own code")
+
+    def _hand_units_over(self) -> None:
+        """One unit at a time is here in full."""
+        for index, unit in enumerate(self.units):
+            bring_unit(unit, self.device)
+            settle_home(unit, EngineHome(self, index), self.configuration)
+            names, parameters = list(unit.parameters), list(unit.parameters.values())
+            self.core.add_unit(unit.name, names, parameters, not unit.is_root, self.basic_optimizer is None)
+
+    def _compose(self) -> None:
+        """The parts that need the core."""
+        parsed = self.configuration.parsed
+        self._last_step = LastStep()
+        self._report = StepReport(parsed, self.device)
+        self._facts = EngineFacts(self.configuration, self.core, self.optimizer, self._last_step)
+        self._micro_steps = MicroSteps(self.core, keeps_local=not parsed.shards_gradients)
+        self._gradients = EngineGradients(
+            self.module, self.core, self.basic_optimizer, self._micro_steps, self._batch, parsed.shards_gradients, self._report
+        )
+        self._checkpoints = Checkpoints(self)
         self._hooks = ModelHooks(self, self.units)
         refuse_released_state_dict(self)
         self.module.ds_external_parameters = no_external_parameters
 
     # --- training ---------------------------------------------------------------------------------
     def forward(self, *args: Any, **keywords: Any) -> Any:
-        self._unshown.stop()
+        self.unshown_gradients.stop()
         if self.configuration.parsed.auto_cast:
             args, keywords = _as_half((args, keywords))
         with self._report.timed("forward"):
@@ -120,20 +188,20 @@ class Engine(EngineGradients, EngineSetup, CheckpointCalls, nn.Module):
 
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
         """Acts at the accumulation boundary: clips, updates, and lets the schedule go on."""
-        self._refuse_without_optimizer()
-        self._refuse_step_inside()
+        refuse_without_optimizer(self.basic_optimizer)
+        self._micro_steps.refuse_step_inside()
         if self.core.at_boundary():
             self.optimizer.before_step()
-        self._unshown.stop()
+        self.unshown_gradients.stop()
         with self._report.timed("step"):
             result = self.core.step(self.optimizer.param_groups)
         self.micro_steps += 1
-        self._step_applied = result["boundary"] and result["applied"]
+        self._last_step.applied = result["boundary"] and result["applied"]
         if result["boundary"]:
             self._end_step(result, lr_kwargs or {})
 
     def _end_step(self, result: dict[str, Any], lr_kwargs: dict[str, Any]) -> None:
-        self._gradient_norm = result["gradient_norm"]
+        self._last_step.gradient_norm = result["gradient_norm"]
         self.optimizer.overflow = not result["applied"]
         self.optimizer.after_step()
         if self.optimizer.overflow:
@@ -142,7 +210,7 @@ class Engine(EngineGradients, EngineSetup, CheckpointCalls, nn.Module):
         elif self.lr_scheduler is not None:
             self.lr_scheduler.step(**lr_kwargs)
         self.global_steps += 1
-        self.global_samples += self._train_batch
+        self.global_samples += self._batch.train_batch_size()
         self._report.end_step(self)
         if self.global_steps == 1:
             self._name_unused()
@@ -176,7 +244,7 @@ class Engine(EngineGradients, EngineSetup, CheckpointCalls, nn.Module):
     ) -> RankLoader:
         """A loader of this rank's part of the data, in micro-batches. It pins no memory, and all routes are alike."""
         drop_last = self.configuration.parsed.drop_last
-        return RankLoader(dataset, batch_size or self._micro_batch, collate_fn, drop_last, data_sampler, num_local_io_workers or 0)
+        return RankLoader(dataset, batch_size or self._batch.train_micro_batch_size_per_gpu(), collate_fn, drop_last, data_sampler, num_local_io_workers or 0)
 
     def compile(self, backend: Any = "inductor", compile_kwargs: dict[str, Any] | None = None, **options: Any) -> None:
         """torch.compile of the module, in place."""
@@ -206,20 +274,19 @@ class Engine(EngineGradients, EngineSetup, CheckpointCalls, nn.Module):
         if self._destroyed:
             return
         self._destroyed = True
-        self._unshown.stop()
+        self.unshown_gradients.stop()
         release_all_of(self)
         self._hooks.remove()
         kept = self._keep_shards() if self.configuration.parsed.shards_parameters else []
         self.core.close()  # it says so itself if somebody asks it for anything
         for parameter, home in kept:
-            make_sharded(parameter, home)
-            parameter.data = home.shard.new_empty(0)
+            make_sharded(parameter, home).data = parameter.data.new_empty(0)
         for parameter in self._frozen_here:
             parameter.requires_grad_(True)
         if self.basic_optimizer is not None:
             self.optimizer.hide_states()
-        if self._shard_steps is not None:
-            self._shard_steps.give_back()
+        if self.shard_steps is not None:
+            self.shard_steps.give_back()
         if self._groups is not None:
             self._groups.give_back()
         engines.pop(id(self.module), None)
@@ -227,12 +294,18 @@ class Engine(EngineGradients, EngineSetup, CheckpointCalls, nn.Module):
             each.__dict__.pop("_zs_keeper", None)
         self.module.__dict__.pop("ds_external_parameters", None)
 
-    def _keep_shards(self) -> list[tuple[nn.Parameter, ShardHome]]:
+    def abandon(self) -> None:
+        """Without a word to other ranks: this one is about to end, and its process groups with it."""
+        self._hooks.remove()
+        self.core.close()
+        self._groups = None
+
+    def _keep_shards(self) -> list[tuple[nn.Parameter, ProvisionalHome]]:
         """One unit at a time is here in full; of each parameter this rank's part stays."""
         kept = []
         for index, unit in enumerate(self.units):
             self.enter_full([index])
-            kept += [(parameter, ShardHome(parameter, parameter.data)) for parameter in unit.parameters.values()]
+            kept += [(parameter, ProvisionalHome(parameter, parameter.data)) for parameter in unit.parameters.values()]
             self.core.leave_full([index])
         return kept
 

@@ -33,9 +33,7 @@ class EngineKeeper:
 def drop_all_engines() -> None:
     """Without a word to other ranks: this one is about to end."""
     for engine in list(engines.values()):
-        engine._hooks.remove()
-        engine.core.close()
-        engine._groups = None
+        engine.abandon()
 
 
 def destroy_engine_of(module: nn.Module) -> None:

@@ -11,7 +11,8 @@ from zeroshard import _C, distributed
 from zeroshard.agreement import of_all_ranks
 from zeroshard.engine_registry import engine_of
 from zeroshard.errors import StateError
-from zeroshard.sharded_parameter import ShardedParameter, ShardHome, ZeroParamStatus
+from zeroshard.provisional_home import ProvisionalHome
+from zeroshard.sharded_parameter import ShardedParameter, ZeroParamStatus
 
 __all__ = ["GatheredParameters", "ZeroParamStatus", "full_params", "register_external_parameter"]
 
@@ -78,7 +79,7 @@ class GatheredParameters:
 
     def __enter__(self) -> list[ShardedParameter]:
         for parameter in self.parameters:
-            if isinstance(parameter.zs_home, ShardHome):
+            if isinstance(parameter.zs_home, ProvisionalHome):
                 self._enter_alone(parameter)
         self._enter_units()
         if self.modifier_rank is None and (self._alone or self._units):
@@ -86,7 +87,7 @@ class GatheredParameters:
         return self.parameters
 
     def _enter_alone(self, parameter: ShardedParameter) -> None:
-        if parameter.zs_home.is_gathered(parameter):
+        if parameter.zs_home.is_gathered:
             return  # by a scope around this one
         parameter.zs_home.gather(parameter)
         self._alone.append(parameter)

@@ -7,7 +7,8 @@ from zeroshard import _C, distributed
 from zeroshard.engine_registry import engine_of
 from zeroshard.errors import StateError
 from zeroshard.gather import EngineHome, sharded_in
-from zeroshard.sharded_parameter import ShardedParameter, ShardHome, shard_alone
+from zeroshard.provisional_home import shard_alone
+from zeroshard.sharded_parameter import ShardedParameter
 
 _held: dict[int, ShardedParameter] = {}  # by id
 
@@ -25,7 +26,7 @@ def _gathers(parameter: ShardedParameter) -> bool:
     home = parameter.zs_home
     if isinstance(home, EngineHome):
         return not home.engine.core.is_resident(home.unit) and home.engine.enter_full([home.unit])
-    if home.is_gathered(parameter):
+    if home.is_gathered:
         return False
     home.gather(parameter)
     return True

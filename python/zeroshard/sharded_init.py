@@ -10,8 +10,9 @@ from torch import nn
 from zeroshard import distributed
 from zeroshard.errors import ConfigError
 from zeroshard.gather import GatheredParameters
+from zeroshard.provisional_home import shard_alone
 from zeroshard.read_config import EngineConfig
-from zeroshard.sharded_parameter import ShardedParameter, shard_alone
+from zeroshard.sharded_parameter import ShardedParameter
 from zeroshard.units import is_left_alone
 
 # Of DeepSpeed's arguments: those that are about memory on the host, and those that name ranks.

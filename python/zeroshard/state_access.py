@@ -87,7 +87,7 @@ class _OptimizerState:
         self.name = name
 
     def find(self, place: _Place, together: bool) -> list[Part] | None:
-        if place.engine._shard_steps is not None:
+        if place.engine.shard_steps is not None:
             return self._find_in_shards(place, together)
         moments = MOMENTS.get(kernel_of(place.engine.basic_optimizer) or "", {})
         if self.name not in moments:
@@ -125,8 +125,8 @@ def _is_element_wise(value: Any, shard: nn.Parameter) -> bool:
 
 
 def _element_wise_names(engine: Engine) -> dict[str, None]:
-    states = engine._shard_steps.optimizer.state
-    shards = engine._shard_steps.shards
+    states = engine.shard_steps.optimizer.state
+    shards = engine.shard_steps.shards
     return {name: None for shard in shards for name, value in states.get(shard, {}).items() if _is_element_wise(value, shard)}
 
 
@@ -135,10 +135,10 @@ def _parts_in_shards(place: _Place, name: str) -> list[Part]:
     parts: list[Part] = []
     for first, master in place.parts("master"):
         begin, size = master.data_ptr(), master.element_size()
-        for shard in place.engine._shard_steps.shards:
+        for shard in place.engine.shard_steps.shards:
             at = shard.data_ptr()
             low, high = max(begin, at), min(begin + master.nbytes, at + shard.nbytes)
-            value = place.engine._shard_steps.optimizer.state.get(shard, {}).get(name)
+            value = place.engine.shard_steps.optimizer.state.get(shard, {}).get(name)
             if low < high and _is_element_wise(value, shard):
                 parts.append((first + (low - begin) // size, value.view(-1)[(low - at) // size : (high - at) // size]))
     return parts

@@ -62,7 +62,7 @@ def _get(parameter: nn.Parameter) -> torch.Tensor | None:
     if value is None:
         engine = engine_of(parameter)
         if engine is not None:
-            engine._unshown.tell()
+            engine.unshown_gradients.tell()
     return value
 
 

@@ -7,12 +7,14 @@
 namespace zeroshard {
 namespace {
 
-constexpr CommunicationFacts kAside = {.parameters = 40'000'000, .runs_aside = true};
-constexpr CommunicationFacts kNotAside = {.parameters = 40'000'000, .runs_aside = false};
+constexpr CommunicationFacts kBeside = {.parameters = 40'000'000,
+                                        .communicates_beside_compute = true};
+constexpr CommunicationFacts kNotBeside = {.parameters = 40'000'000,
+                                           .communicates_beside_compute = false};
 
 TEST(ChooseCommunication, OverlapsWhereItCostsNobodyACore) {
   ZeroOptions zero{.stage = 3};
-  const auto said = choose_communication(zero, {}, kAside);
+  const auto said = choose_communication(zero, {}, kBeside);
   EXPECT_EQ(zero.overlap_comm, true);
   EXPECT_EQ(zero.reduce_bucket_numel, 5'000'000);
   EXPECT_EQ(zero.prefetch_numel, 5'000'000);
@@ -22,7 +24,7 @@ TEST(ChooseCommunication, OverlapsWhereItCostsNobodyACore) {
 
 TEST(ChooseCommunication, GathersNothingAheadWithoutOverlap) {
   ZeroOptions zero{.stage = 3};
-  choose_communication(zero, {}, kNotAside);
+  choose_communication(zero, {}, kNotBeside);
   EXPECT_EQ(zero.overlap_comm, false);
   EXPECT_EQ(zero.prefetch_numel, 0);
 }
@@ -32,7 +34,7 @@ TEST(ChooseCommunication, LeavesAloneWhatTheConfigurationSays) {
       .stage = 3, .reduce_bucket_numel = 77, .overlap_comm = false, .prefetch_numel = 88};
   const ZeroOptions before = zero;
   EXPECT_TRUE(
-      choose_communication(zero, {.overlap = false, .bucket = false, .prefetch = false}, kAside)
+      choose_communication(zero, {.overlap = false, .bucket = false, .prefetch = false}, kBeside)
           .empty());
   EXPECT_EQ(zero.overlap_comm, before.overlap_comm);
   EXPECT_EQ(zero.reduce_bucket_numel, before.reduce_bucket_numel);
@@ -41,7 +43,7 @@ TEST(ChooseCommunication, LeavesAloneWhatTheConfigurationSays) {
 
 TEST(ChooseCommunication, SaysNothingOfPrefetchWhereNothingIsGathered) {
   ZeroOptions zero{.stage = 2};
-  EXPECT_EQ(choose_communication(zero, {}, kAside).size(), 2U);
+  EXPECT_EQ(choose_communication(zero, {}, kBeside).size(), 2U);
   EXPECT_EQ(zero.prefetch_numel, ZeroOptions{}.prefetch_numel);
 }
 

@@ -11,6 +11,7 @@ from engine_models import Block, Net, full_weights, made, next_token_loss, setti
 from engine_ranks import on_ranks
 from torch import nn
 from zeroshard import distributed
+from zeroshard.agreement import of_all_ranks
 from zeroshard.gather import GatheredParameters
 from zeroshard.sharded_parameter import ShardedParameter
 
@@ -31,8 +32,10 @@ def born_sharded_is_born_whole():
         with zeroshard.Init():
             model = made(seed=5 + 10 * distributed.rank(), **options)
         assert all(isinstance(p, ShardedParameter) and p.numel() == 0 for p in model.parameters())
-        parts = [p.zs_home.shard.numel() for p in model.parameters()]
-        assert parts == [-(-p.ds_numel // distributed.world_size()) for p in model.parameters()]
+        parts = of_all_ranks([p.ds_tensor.numel() for p in model.parameters()])
+        assert [sum(each) for each in zip(*parts)] == [p.ds_numel for p in model.parameters()]
+        largest = model.blocks[0].up.weight  # of more elements than a shard is padded to
+        assert largest.ds_tensor.numel() < largest.ds_numel
         assert full_weights(model).keys() == whole_weights(**options).keys() and equal(full_weights(model), whole_weights(**options))
         assert options.get("tied") is None or model.head.weight is model.embedding.weight
         for stage in (3, 2):

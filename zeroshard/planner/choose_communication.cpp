@@ -42,9 +42,10 @@ std::vector<std::string> choose_communication(ZeroOptions& zero, const OpenChoic
   std::vector<std::string> chosen;
   if (facts.one_rank) return chosen;
   if (open.overlap) {
-    zero.overlap_comm = facts.runs_aside;
-    chosen.push_back(facts.runs_aside ? "no overlap_comm: on"
-                                      : "no overlap_comm: off, no CPU core is idle");
+    zero.overlap_comm = facts.communicates_beside_compute;
+    chosen.push_back(facts.communicates_beside_compute
+                         ? "no overlap_comm: on"
+                         : "no overlap_comm: off, no CPU core is idle");
   }
   if (open.bucket) {
     zero.reduce_bucket_numel = part_of(facts.parameters);

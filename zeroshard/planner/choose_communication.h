@@ -33,8 +33,9 @@ RankThreads rank_threads(int usable_cpus, int ranks, std::optional<std::int64_t>
 
 struct CommunicationFacts {
   std::int64_t parameters = 0;
-  bool runs_aside = false;  // on an accelerator, or on CPU cores that no rank computes on
-  bool one_rank = false;    // nothing travels, so there is nothing to choose
+  bool communicates_beside_compute =
+      false;              // on an accelerator, or on CPU cores that no rank computes on
+  bool one_rank = false;  // nothing travels, so there is nothing to choose
 };
 
 // What every door calls, the plan included. Says what it chose.

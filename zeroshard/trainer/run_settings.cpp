@@ -109,11 +109,11 @@ void choose_schedule_length(RunSettings& run) {
 
 void choose_overlap_and_sizes(RunSettings& run, const config::ReadResult& read,
                               const RunFacts& facts) {
-  const std::vector<std::string> chosen =
-      choose_communication(run.config.zero, open_choices(read.provenance),
-                           {.parameters = parameter_count(run.model),
-                            .runs_aside = facts.has_accelerator || facts.has_idle_cores,
-                            .one_rank = facts.world_size == 1});
+  const std::vector<std::string> chosen = choose_communication(
+      run.config.zero, open_choices(read.provenance),
+      {.parameters = parameter_count(run.model),
+       .communicates_beside_compute = facts.has_accelerator || facts.has_idle_cores,
+       .one_rank = facts.world_size == 1});
   run.assumed.insert(run.assumed.end(), chosen.begin(), chosen.end());
 }
 
