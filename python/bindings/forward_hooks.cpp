@@ -1,5 +1,6 @@
 #include "python/bindings/forward_hooks.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -39,36 +40,45 @@ ForwardHooks::ForwardHooks(Core& core)
 
 py::object ForwardHooks::before(const py::object& module, std::size_t unit,
                                 const py::tuple& arguments, const py::dict& keywords) {
-  const bool again = core_.recomputes();
   const bool grad = at::GradMode::is_enabled();
+  if (grad && awaits_recompute()) {
+    const py::gil_scoped_release others_run;
+    core_.begin_recompute();
+  }
+  const bool recomputed = core_.recomputes();
   if (unit == kNoUnit && is_in_forward() && calls_under_way(module) < 2) abandon();
-  if (frames_.empty()) pass_trains_ = grad && !again;
+  if (frames_.empty()) pass_trains_ = grad && !recomputed;
   if (unit == kNoUnit) {
     frames_.push_back({});
     return py::none();
   }
-  enter(unit, again, grad);
-  frames_.push_back({.unit = unit, .again = again, .use = use_of(unit, again, grad)});
+  enter(unit, recomputed, grad);
+  frames_.push_back(
+      {.unit = unit, .recomputed = recomputed, .use = use_of(unit, recomputed, grad)});
   ++active_[unit];
   return marked(frames_.back(), arguments, keywords);
 }
 
 // A forward without gradients inside a training pass is a checkpoint's: it trains all the same.
-void ForwardHooks::enter(std::size_t unit, bool again, bool grad) {
+void ForwardHooks::enter(std::size_t unit, bool recomputed, bool grad) {
   const py::gil_scoped_release others_run;
-  core_.before_forward(unit, !again && (grad || pass_trains_));
+  core_.before_forward(unit, !recomputed && (grad || pass_trains_));
 }
 
 // With reentrant checkpointing the graph is made when the unit is computed again, in backward;
 // until then the engine knows that it is to come. With the other kind the first graph stays.
-Use ForwardHooks::use_of(std::size_t unit, bool again, bool grad) {
+Use ForwardHooks::use_of(std::size_t unit, bool recomputed, bool grad) {
   std::vector<Use>& deferred = deferred_[unit];
-  if (!again && grad) return std::make_shared<PendingUse>(link(unit));
-  if (!again && pass_trains_) deferred.push_back(std::make_shared<PendingUse>(link(unit)));
-  if (!again || !grad || deferred.empty()) return {};
+  if (!recomputed && grad) return std::make_shared<UnitUse>(link(unit));
+  if (!recomputed && pass_trains_) deferred.push_back(std::make_shared<UnitUse>(link(unit)));
+  if (!recomputed || !grad || deferred.empty()) return {};
   Use use = std::move(deferred.back());
   deferred.pop_back();
   return use;
+}
+
+bool ForwardHooks::awaits_recompute() const {
+  return std::ranges::any_of(deferred_, [](const std::vector<Use>& uses) { return !uses.empty(); });
 }
 
 py::object ForwardHooks::marked(Frame& frame, const py::tuple& arguments,
@@ -96,8 +106,8 @@ void ForwardHooks::after(py::handle output) {
   if (frame.use) mark_outputs(frame.use, pointers(outputs));
   for (const std::size_t unit : frame.outside) {
     if (at::GradMode::is_enabled() && !core_.recomputes()) {
-      const Use use = std::make_shared<PendingUse>(link(unit));
-      use->leave_open();
+      const Use use = std::make_shared<UnitUse>(link(unit));
+      use->end_by_gradients();
       mark_outputs(use, pointers(outputs));
     }
     leave(unit);
@@ -119,11 +129,11 @@ void ForwardHooks::leave(std::size_t unit) {
 
 bool ForwardHooks::use_outside(std::size_t unit) {
   if (is_active(unit)) return true;
-  const bool again = core_.recomputes();
-  if (frames_.empty() && !again) return false;
-  enter(unit, again, at::GradMode::is_enabled());
+  const bool recomputed = core_.recomputes();
+  if (frames_.empty() && !recomputed) return false;
+  enter(unit, recomputed, at::GradMode::is_enabled());
   // In backward it stays to the end: what was saved of it has no other keeper.
-  if (again || frames_.empty()) return true;
+  if (recomputed || frames_.empty()) return true;
   frames_.back().outside.push_back(unit);
   ++active_[unit];
   return true;
@@ -134,7 +144,8 @@ void ForwardHooks::abandon() {
     const Frame& frame = frames_.back();
     for (const std::size_t unit : frame.outside) leave(unit);
     if (frame.unit == kNoUnit) continue;
-    frame.again ? void(--active_[frame.unit]) : leave(frame.unit);  // its backward has let it go
+    frame.recomputed ? void(--active_[frame.unit])
+                     : leave(frame.unit);  // its backward has let it go
   }
   forget_deferred();
   ++interrupts_;

@@ -49,16 +49,17 @@ class ForwardHooks {
  private:
   struct Frame {
     std::size_t unit = kNoUnit;
-    bool again = false;  // computed once more, in backward
+    bool recomputed = false;  // in backward
     Use use = {};
     std::vector<MarkedInput> inputs = {};
     std::vector<std::size_t> outside = {};
   };
 
-  UnitLink link(std::size_t unit) const { return {core_.link(), unit}; }
-  void enter(std::size_t unit, bool again, bool grad);
+  UnitLink link(std::size_t unit) const { return {core_.weak(), unit}; }
+  void enter(std::size_t unit, bool recomputed, bool grad);
   void leave(std::size_t unit);
-  Use use_of(std::size_t unit, bool again, bool grad);
+  Use use_of(std::size_t unit, bool recomputed, bool grad);
+  bool awaits_recompute() const;
   static py::object marked(Frame& frame, const py::tuple& arguments, const py::dict& keywords);
 
   Core& core_;

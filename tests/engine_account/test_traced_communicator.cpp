@@ -6,7 +6,7 @@
 #include <rapidjson/document.h>
 
 #include "zeroshard/engine/traced_communicator.h"
-#include "zeroshard/engine/unit_spans.h"
+#include "zeroshard/engine/unit_times.h"
 
 namespace zeroshard {
 namespace {
@@ -127,7 +127,7 @@ TEST(TracedNowhere, TheCommunicatorIsItself) {
 
 TEST(SpansOfUnits, NestAndEndByUnit) {
   Trace trace;
-  UnitSpans spans(&trace);
+  UnitTimes spans(&trace);
   spans.begin_forward(0, false);
   spans.begin_forward(1, false);
   spans.begin_forward(0, true);
@@ -141,7 +141,7 @@ TEST(SpansOfUnits, NestAndEndByUnit) {
 
 TEST(SpansOfUnits, OfBackwardBeginWithTheFirstGradient) {
   Trace trace;
-  UnitSpans spans(&trace);
+  UnitTimes spans(&trace);
   spans.begin_backward(0);
   std::this_thread::sleep_for(milliseconds(5));
   spans.begin_backward(0);
@@ -155,7 +155,7 @@ TEST(SpansOfUnits, OfBackwardBeginWithTheFirstGradient) {
 
 TEST(SpansOfUnits, ThatAnExceptionEndsAreDropped) {
   Trace trace;
-  UnitSpans spans(&trace);
+  UnitTimes spans(&trace);
   spans.begin_forward(0, false);
   spans.begin_backward(0);
   spans.drop_forwards();

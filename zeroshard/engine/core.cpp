@@ -5,11 +5,9 @@
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include "zeroshard/base/check.h"
-#include "zeroshard/base/cpu_limit.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/engine/traced_communicator.h"
@@ -89,62 +87,33 @@ Core::Core(const std::vector<UnitSpec>& units, const EngineOptions& options, Com
     : Core(make_flat(units, options, comm, std::make_shared<StateMemory>(options.device)), nullptr,
            options, comm) {}
 
+// The communicator is the caller's, who may use it between a forward and its backward: the engine
+// has siblings of its own.
 Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMemory> memory,
            EngineOptions options, Communicator& comm)
     : options_(std::move(options)),
       stage_(stage_row(options_.zero.stage)),
-      gathers_(trace_operations(count_traffic(comm, traffic_), options_.trace)),
+      gathers_(trace_operations(count_traffic(comm, traffic_)->make_sibling(), options_.trace)),
       reductions_(gathers_->make_sibling()),
       memory_(memory ? std::move(memory) : units.at(0)->memory()),
-      pool_(options_.threads > 0 ? options_.threads : usable_cpus()),
       flat_(std::move(units)),
+      uses_(flat_.size()),
+      times_(options_.trace),
       scaler_(options_.precision),
-      link_(std::make_shared<CoreLink>(CoreLink{this})),
-      pending_(flat_.size()),
-      in_graph_(flat_.size()),
-      open_(flat_.size()),
-      held_(flat_.size()),
-      spans_(options_.trace) {
+      weak_(std::make_shared<WeakCore>(this)) {
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     if (!flat_[i]->has_call_point()) root_ = i;
   }
   make_gatherer();
   make_reducer();
-  make_states();
-}
-
-void Core::make_reducer() {
-  reducer_ = std::make_unique<Reducer>(
-      pointers(flat_),
-      ReducerOptions{.gradients = gradient_plan(options_, stage_, *gathers_),
-                     .bucket_numel = options_.zero.reduce_bucket_numel,
-                     .overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default()),
-                     .root_unit = root_,
-                     .trace = options_.trace},
-      *memory_, *reductions_);
-  if (options_.shows_gradients && stage_keeps_local()) {
-    shown_ = std::make_unique<ShownGradients>(pointers(flat_), *reducer_);
-  }
-}
-
-void Core::make_states() {
-  std::vector<std::vector<int>> ids(flat_.size());
-  for (std::size_t i = 0; i < flat_.size(); ++i) {
-    for (std::size_t p = 0; p < flat_[i]->parameters().size(); ++p) {
-      const NamedParameter& parameter = flat_[i]->parameters()[p];
-      ids[i].push_back(group_of(options_, parameter.name));
-      if (parameter.trained()) hooks_.emplace_back(parameter.tensor, link_, i, p);
-    }
-  }
-  int moments = 0;
-  for (const OptimizerOptions& group : options_.groups) {
-    if (!options_.update) moments = std::max(moments, moments_per_parameter(group));
-  }
-  states_ =
-      std::make_unique<OptimizerStates>(pointers(flat_), ids, moments, stage_, *memory_, pool_);
-  if (options_.update) {
-    master_segments_ = master_segments_of(pointers(flat_), ids, *states_, stage_);
-  }
+  backward_ = std::make_unique<BackwardPass>(BackwardPass::Parts{.units = flat_,
+                                                                 .root = root_,
+                                                                 .parameters = stage_.parameters,
+                                                                 .gatherer = *gatherer_,
+                                                                 .reducer = *reducer_,
+                                                                 .uses = uses_,
+                                                                 .times = times_});
+  make_updater();
 }
 
 // The same arithmetic as the planner's, over what the units have become.
@@ -162,178 +131,85 @@ void Core::make_gatherer() {
   gatherer_ = std::make_unique<Gatherer>(pointers(flat_), GatherSchedule(units, resident, limits),
                                          pool, *memory_, *gathers_);
   gatherer_->set_trace(options_.trace);
-  gatherer_->when_skipped([this](std::size_t unit) { skip_in_backward(unit); });
 }
 
-Core::~Core() {
-  link_->core = nullptr;
-  try {
-    if (gatherer_) gatherer_->wait_for_all();
-    if (reducer_) reducer_->wait_for_own_spans();
-  } catch (...) {
-    // Communication has failed; whoever waited has heard of it, or is about to.
+void Core::make_reducer() {
+  reducer_ = std::make_unique<Reducer>(
+      pointers(flat_),
+      ReducerOptions{.gradients = gradient_plan(options_, stage_, *gathers_),
+                     .bucket_numel = options_.zero.reduce_bucket_numel,
+                     .overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default()),
+                     .root_unit = root_,
+                     .trace = options_.trace},
+      *memory_, *reductions_);
+  if (options_.shows_gradients && stage_keeps_local()) {
+    shown_ = std::make_unique<ShownGradients>(pointers(flat_), *reducer_);
   }
 }
 
-void Core::before_forward(std::size_t unit, bool trains) {
+void Core::make_updater() {
+  UpdaterOptions updater{.parameter_groups = std::vector<std::vector<int>>(flat_.size()),
+                         .stage = stage_,
+                         .callers = options_.update,
+                         .threads = options_.threads,
+                         .trace = options_.trace};
+  for (std::size_t i = 0; i < flat_.size(); ++i) {
+    for (std::size_t p = 0; p < flat_[i]->parameters().size(); ++p) {
+      const NamedParameter& parameter = flat_[i]->parameters()[p];
+      updater.parameter_groups[i].push_back(group_of(options_, parameter.name));
+      if (parameter.trained()) hooks_.emplace_back(parameter.tensor, weak_, i, p);
+    }
+  }
+  for (const OptimizerOptions& group : options_.groups) {
+    if (!options_.update) {
+      updater.moments = std::max(updater.moments, moments_per_parameter(group));
+    }
+  }
+  updater_ = std::make_unique<Updater>(pointers(flat_), std::move(updater), *gatherer_, *reducer_,
+                                       *memory_);
+}
+
+Core::~Core() {
+  weak_->end();
+  // A gather that has failed is no reason to free what a reduction still reads.
+  if (gatherer_) gatherer_->settle();
+  if (reducer_) reducer_->settle();
+}
+
+std::unique_lock<std::mutex> Core::enter() {
+  std::unique_lock lock(mutex_);
+  if (kept_error_) std::rethrow_exception(std::exchange(kept_error_, nullptr));
+  return lock;
+}
+
+void Core::keep_error(std::exception_ptr error) noexcept {
   const std::lock_guard lock(mutex_);
+  if (!kept_error_) kept_error_ = std::move(error);
+}
+
+void Core::before_forward(std::size_t unit, bool trains) {
+  const auto lock = enter();
   drop_broken_backward();
   flat_[unit]->check_intact(trains);
-  if (in_backward_) {
-    hold_for_recompute(unit);
+  if (backward_->under_way()) {
+    backward_->hold_for_recompute(unit);
   } else {
     forward_ran_ = forward_ran_ || trains;
     gatherer_->reach(trains ? PhaseKind::train_forward : PhaseKind::eval, unit);
   }
-  spans_.begin_forward(unit, in_backward_);
-}
-
-void Core::hold_for_recompute(std::size_t unit) {
-  if (held_[unit]) return;
-  gatherer_->reach(PhaseKind::backward, unit);
-  held_[unit] = true;
-  recompute_held_.push_back(unit);
-}
-
-void Core::abandon_forward() {
-  const std::lock_guard lock(mutex_);
-  spans_.drop_forwards();
-  if (!in_backward_) gatherer_->schedule().abandon_pass();
-}
-
-bool Core::recomputes() const {
-  return in_backward_ && torch::autograd::get_current_graph_task_id() >= 0;
+  times_.begin_forward(unit, backward_->under_way());
 }
 
 void Core::after_forward(std::size_t unit) {
   const std::lock_guard lock(mutex_);
-  spans_.end_forward(unit, flat_[unit]->name());
-  if (!in_backward_) gatherer_->unhold(unit);
+  times_.end_forward(unit, flat_[unit]->name());
+  if (!backward_->under_way()) gatherer_->unhold(unit);
 }
 
-void Core::end_recompute(std::size_t held_before) {
+void Core::abandon_forward() {
   const std::lock_guard lock(mutex_);
-  while (recompute_held_.size() > held_before) {
-    const std::size_t unit = recompute_held_.back();
-    recompute_held_.pop_back();
-    if (!held_[unit]) continue;
-    held_[unit] = false;
-    gatherer_->unhold(unit);
-  }
-}
-
-void Core::expect_backward(std::size_t unit) {
-  ++pending_[unit];
-  ++in_graph_[unit];
-}
-
-void Core::leave_open(std::size_t unit) { ++open_[unit]; }
-
-// Called when autograd destroys a graph, at any time: it takes no lock.
-void Core::forget_backward(std::size_t unit, ForgottenUse use) {
-  if (use.pending) --pending_[unit];
-  if (use.open) --open_[unit];
-  --in_graph_[unit];
-}
-
-// A rank that uses the unit reduces its gradients here, before it gathers the next one. So must one
-// that does not, or the two would wait for each other.
-void Core::skip_in_backward(std::size_t unit) {
-  if (!reducer_->in_backward() || unit == root_) return;
-  // Elsewhere no gather is waited for, and a unit may be used without being called.
-  if (stage_.parameters != Placement::sharded) return;
-  if (autograd_is_over_ || in_graph_[unit] == 0) reducer_->complete(unit);
-}
-
-void Core::before_backward(std::size_t unit) {
-  const std::lock_guard lock(mutex_);
-  open_backward();
-  if (!held_[unit]) {
-    gatherer_->reach(PhaseKind::backward, unit);
-    held_[unit] = true;
-  }
-  spans_.begin_backward(unit);
-}
-
-void Core::after_backward(std::size_t unit) {
-  const std::lock_guard lock(mutex_);
-  if (--pending_[unit] == 0) finish_unit(unit);
-}
-
-void Core::capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient) {
-  const std::lock_guard lock(mutex_);
-  open_backward();
-  if (!loss_.scaled) refuse_unscaled();
-  if (unit != root_) spans_.begin_backward(unit);  // the root's would be open to the very end
-  reducer_->capture(unit, parameter,
-                    as_ours(gradient, flat_[unit]->parameters()[parameter].tensor));
-  finish_open_unit(unit);
-  if (completes_by_gradients() && pending_[unit] == 0 && reducer_->all_captured(unit)) {
-    reducer_->complete(unit);
-  }
-}
-
-// A unit in mid-model of which no input needs a gradient (the first of a second tower). The other
-// ranks wait for its reduction before backward ends, so it is over when all its gradients are here.
-// A frozen parameter may still be needed for a gradient outside the unit: then it stays gathered.
-void Core::finish_open_unit(std::size_t unit) {
-  if (open_[unit] == 0 || open_[unit] != in_graph_[unit]) return;
-  if (!reducer_->all_captured(unit)) return;
-  if (flat_[unit]->layout().totals().trainable_numel == flat_[unit]->layout().totals().numel) {
-    finish_unit(unit);
-  } else {
-    reducer_->complete(unit);
-  }
-}
-
-// A part of a unit may have been used before the unit was called; its gradient comes when the
-// unit's backward is over. Where nothing is gathered in backward, nobody waits for the others at a
-// unit, so it is complete when its gradients are here, or else when backward ends.
-bool Core::completes_by_gradients() const { return stage_.parameters != Placement::sharded; }
-
-// Every node of a unit was made after its input boundary, so autograd has run them all by now.
-void Core::finish_unit(std::size_t unit) {
-  if (!completes_by_gradients() || reducer_->all_captured(unit)) reducer_->complete(unit);
-  spans_.end_backward(unit, flat_[unit]->name());
-  if (!held_[unit]) return;
-  held_[unit] = false;
-  gatherer_->unhold(unit);
-}
-
-void Core::close_backward() {
-  if (!in_backward_) return;
-  autograd_is_over_ = true;
-  for (std::size_t unit = 0; unit < flat_.size(); ++unit) {
-    if (held_[unit]) finish_unit(unit);
-    spans_.end_backward(unit, flat_[unit]->name());  // of one that was used without being called
-  }
-  recompute_held_.clear();
-  gatherer_->finish(PhaseKind::backward);  // its loss may depend on no unit that others gather
-  reducer_->end_backward();
-  in_backward_ = false;
-  show_gradients();
-}
-
-// What earlier micro-steps have brought is mixed with it: the accumulation begins anew.
-void Core::drop_backward() {
-  reducer_->drop_backward();
-  micro_steps_ = 0;
-  recompute_held_.clear();
-  held_.assign(held_.size(), false);
-  spans_.drop_backwards();
-  gatherer_->schedule().abandon_pass();
-  gatherer_->drop_holds();
-  in_backward_ = false;
-}
-
-// A backward that was not ours (loss.backward()) and threw has told nobody that it is over.
-void Core::drop_broken_backward() {
-  if (in_backward_ && !recomputes()) drop_backward();
-}
-
-// Nobody calls it, so it is looked at here.
-void Core::check_root() const {
-  if (root_) flat_[*root_]->check_intact();
+  times_.drop_forwards();
+  if (!backward_->under_way()) gatherer_->schedule().abandon_pass();
 }
 
 bool Core::at_boundary() const {
@@ -359,6 +235,68 @@ void Core::set_accumulation_steps(std::int64_t steps) {
 void Core::set_boundary(std::optional<bool> boundary) {
   const std::lock_guard lock(mutex_);
   boundary_ = boundary;
+}
+
+void Core::quiesce() {
+  const auto lock = enter();
+  gatherer_->finish_phase();
+  gatherer_->wait_for_all();
+}
+
+void Core::wait_for_unit(std::size_t unit) {
+  const auto lock = enter();
+  gatherer_->wait(unit);
+}
+
+void Core::gather_full(std::size_t unit) {
+  const auto lock = enter();
+  gatherer_->finish_phase();
+  gatherer_->hold(unit);
+}
+
+void Core::release_full(std::size_t unit, Written written, int from) {
+  const std::lock_guard lock(mutex_);
+  const at::NoGradGuard no_grad;
+  if (written != Written::nothing) {
+    for (std::size_t group = 0; from >= 0 && group < flat_[unit]->groups(); ++group) {
+      gathers_->broadcast(flat_[unit]->full_piece(group), from, flat_[unit]->name()).wait();
+    }
+    flat_[unit]->copy_full_to_shard();
+    states().refresh_masters(unit, written);
+  }
+  gatherer_->unhold(unit);
+  gatherer_->trim();
+}
+
+void Core::empty_gather_pool() {
+  const std::lock_guard lock(mutex_);
+  gatherer_->empty_pool();
+}
+
+void Core::adopt_masters(std::optional<std::size_t> only) {
+  const auto lock = enter();
+  const at::NoGradGuard no_grad;
+  gatherer_->finish_phase();
+  gatherer_->wait_for_all();
+  for (std::size_t unit = 0; unit < flat_.size(); ++unit) {
+    if (unit == only.value_or(unit)) updater_->adopt_masters(unit);
+  }
+  gatherer_->wait_for_all();
+}
+
+void Core::finish_reductions() {
+  const auto lock = enter();
+  reducer_->wait_for_own_spans();
+}
+
+void Core::fill_parameters(const ParameterFiller& fill) {
+  quiesce();
+  const std::lock_guard lock(mutex_);
+  const at::NoGradGuard no_grad;
+  for (std::size_t unit = 0; unit < flat_.size(); ++unit) {
+    flat_[unit]->fill(fill);
+    states().refresh_masters(unit, Written::all);
+  }
 }
 
 }  // namespace zeroshard

@@ -2,17 +2,29 @@
 // is used. Unit<M> in C++ and the module hooks in Python are thin callers of it.
 //
 //   core.before_forward(unit, trains);  ... the unit computes ...  core.after_forward(unit);
-//   core.expect_backward(unit);            // its outputs will be differentiated
-//   core.before_backward(unit);            // a gradient of an output has arrived
-//   core.after_backward(unit);             // the gradients of its inputs are there
-//   core.forget_backward(unit, use);       // the graph is gone, once for each expect_backward
+//   use = core.uses().begin(unit);       // this forward may be differentiated
+//   core.before_backward(use);           // a gradient of an output has arrived
+//   core.after_backward(use);            // the gradients of its inputs are there
+//   core.uses().forget(use);             // the graph is gone
 //
+// The core wires parts together, each of which can be read and tested alone:
+//
+//   UnitUses       which uses of units the backward under way differentiates
+//   Gatherer       which units are here in full, by a GatherSchedule that all ranks share
+//   Reducer        local gradients in, buckets out, G
+//   BackwardPass   one backward: what it holds, and when each unit of it is over
+//   StepAgreement  what ranks agree on in a step: norm, presence of gradients, order of units
+//   Updater        masters, moments and parameters from G
+//   ShownGradients what `.grad` shows
+//
+// It is told things on several threads, one at a time (its lock). Work of a device is issued on the
+// calling thread's current stream and not waited for; the host stops once in a step, for the norm.
 // Gradients are taken at the parameters' accumulator nodes; `.grad` is empty, or shows what is
 // kept.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -22,18 +34,21 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "zeroshard/base/thread_pool.h"
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/comm/ledger.h"
+#include "zeroshard/engine/backward_pass.h"
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gatherer.h"
 #include "zeroshard/engine/gradient_hooks.h"
-#include "zeroshard/engine/master_segments.h"
-#include "zeroshard/engine/optimizer_states.h"
+#include "zeroshard/engine/loss_division.h"
 #include "zeroshard/engine/options.h"
 #include "zeroshard/engine/reducer.h"
 #include "zeroshard/engine/shown_gradients.h"
-#include "zeroshard/engine/unit_spans.h"
+#include "zeroshard/engine/step_agreement.h"
+#include "zeroshard/engine/unit_times.h"
+#include "zeroshard/engine/unit_uses.h"
+#include "zeroshard/engine/updater.h"
+#include "zeroshard/engine/weak_core.h"
 #include "zeroshard/optim/options.h"
 #include "zeroshard/precision/loss_scaler.h"
 #include "zeroshard/precision/options.h"
@@ -94,22 +109,18 @@ class Core {
   void after_forward(std::size_t unit);
   // The forward under way ends in an exception.
   void abandon_forward();
-  void expect_backward(std::size_t unit);
-  // That use has no input that needs a gradient: nothing will tell when its backward is over.
-  void leave_open(std::size_t unit);
-  // The graph of that use is gone. `pending`: without its backward; `open`: it was left open.
-  struct ForgottenUse {
-    bool pending = false;
-    bool open = false;
-  };
-  void forget_backward(std::size_t unit, ForgottenUse use);
-  void before_backward(std::size_t unit);
-  void after_backward(std::size_t unit);
-  // Whether a backward is under way: a forward inside it recomputes. It gathers where needed; what
-  // it has gathered stays until the recompute ends.
+
+  UnitUses& uses() { return uses_; }
+  void before_backward(const UnitUses::Id& use);
+  void after_backward(const UnitUses::Id& use);
+  // Whether a backward is under way on this thread: a forward inside it recomputes. It gathers
+  // where needed; what it has gathered stays until the recompute ends.
   bool recomputes() const;
+  // A forward that was run without a graph is about to be run again. Where that happens inside a
+  // backward, it may be the first thing of the engine that this backward meets.
+  void begin_recompute();
   void end_recompute(std::size_t held_before);
-  std::size_t recompute_holds() const { return recompute_held_.size(); }
+  std::size_t recompute_holds() const { return backward_->recompute_holds(); }
 
   // Scales, differentiates, reduces. The loss is one number.
   struct BackwardOptions {
@@ -133,8 +144,12 @@ class Core {
   bool at_boundary() const;
   // From the next step on. Between steps.
   void set_accumulation_steps(std::int64_t steps);
-  // Finishes everything asynchronous: parameters and states read as after step().
+  // Finishes everything asynchronous: parameters and states read as after step(), by anybody.
   void quiesce();
+  // What the calling thread's stream does from now on reads the unit's parameters as after step().
+  void wait_for_unit(std::size_t unit);
+  // Something failed where nothing may be thrown: the next call throws it.
+  void keep_error(std::exception_ptr error) noexcept;
 
   // A unit's full parameters, between phases. Collective. The shards and masters take over what was
   // written into them, by all ranks or by rank `from`.
@@ -150,12 +165,12 @@ class Core {
   void fill_parameters(const ParameterFiller& fill);
 
   std::size_t units() const { return flat_.size(); }
-  const std::shared_ptr<CoreLink>& link() const { return link_; }
+  const std::shared_ptr<WeakCore>& weak() const { return weak_; }
   const FlatUnit& unit(std::size_t index) const { return *flat_[index]; }
-  const OptimizerStates& states() const { return *states_; }
-  OptimizerStates& states() { return *states_; }
+  const OptimizerStates& states() const { return updater_->states(); }
+  OptimizerStates& states() { return updater_->states(); }
   // What an update that is not ours works on; empty where ours does.
-  const std::vector<MasterSegment>& master_segments() const { return master_segments_; }
+  const std::vector<MasterSegment>& master_segments() const { return updater_->master_segments(); }
   std::vector<OptimizerOptions>& parameter_groups() { return options_.groups; }
   const LossScaler& scaler() const { return scaler_; }
   LossScaler& scaler() { return scaler_; }
@@ -165,60 +180,42 @@ class Core {
   Communicator& comm() { return *gathers_; }
   Trace* trace() const { return options_.trace; }
   // Parameters that had no gradient on any rank in the last step, by name.
-  const std::vector<std::string>& without_gradient() const { return without_gradient_; }
+  const std::vector<std::string>& without_gradient() const { return updater_->without_gradient(); }
 
  private:
   friend class GradientHook;
 
   void make_gatherer();
   void make_reducer();
-  void make_states();
+  void make_updater();
+  std::unique_lock<std::mutex> enter();
   void capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient);
-  // What has been done to the loss that is differentiated now.
-  struct LossState {
-    bool scaled = true;
-    double divisor = 1.0;  // that is still owed, of the micro-steps of a step
-  };
+
+  bool stage_keeps_local() const { return stage_.gradients_accumulating == Placement::partial; }
+  bool reduces_now() const { return at_boundary() || !stage_keeps_local(); }
+  bool scales_loss() const { return options_.precision.fp16.enabled && !hooks_.empty(); }
+  LossState somebodys_loss() const;
+  void refuse_unscaled() const;
+  at::Tensor divide_scaled(const at::Tensor& gradient);
+  at::Tensor as_ours(const at::Tensor& gradient, const at::Tensor& parameter) const;
+
   void begin_backward(LossState loss);
   void open_backward();
   void open_backward(LossState loss);
   void close_backward();
-  LossState somebodys_loss() const;
-  bool scales_loss() const { return options_.precision.fp16.enabled && !hooks_.empty(); }
-  void refuse_unscaled() const;
-  at::Tensor divide_scaled(const at::Tensor& gradient);
-  at::Tensor as_ours(const at::Tensor& gradient, const at::Tensor& parameter) const;
+  void drop_backward();
+  void drop_broken_backward();
+  void pass_over_backward();
   void gather_to_show();
   void show_gradients();
   void report_backward() const;
-  void pass_backward();
-  void drop_backward();
-  void drop_broken_backward();
-  void check_root() const;
-  void hold_for_recompute(std::size_t unit);
-  void skip_in_backward(std::size_t unit);
-  void finish_unit(std::size_t unit);
-  void finish_open_unit(std::size_t unit);
-  bool completes_by_gradients() const;
-  bool stage_keeps_local() const { return stage_.gradients_accumulating == Placement::partial; }
-  void do_what_others_did();
+
+  void join_phases_of_others();
   void wait_for_reductions();
-  struct Agreement {
-    double norm = 0.0;
-    std::vector<bool> present = {};  // by trainable parameter, over all ranks
-    bool order_changed = false;      // on rank 0
-  };
-  std::vector<std::uint8_t> own_findings();
-  Agreement agree();
-  double own_sum_of_squares();
-  std::vector<std::vector<bool>> by_unit(const std::vector<bool>& present) const;
-  void refuse_unused(const Agreement& agreed);
-  void apply(const Agreement& agreed, float factor);
-  void note_without_gradient(const std::vector<std::vector<bool>>& present);
-  void update_by_kernels(const std::vector<std::vector<bool>>& present, float factor);
-  void update_by_caller(const std::vector<std::vector<bool>>& present, float factor);
-  bool order_changed() const;
-  void adopt_order();
+  StepFindings own_findings();
+  StepAgreement agree();
+  void refuse_unused(const StepAgreement& agreed);
+  void apply(const StepAgreement& agreed, float factor);
 
   EngineOptions options_;
   const Stage stage_;
@@ -226,34 +223,27 @@ class Core {
   std::unique_ptr<Communicator> gathers_;     // parameters
   std::unique_ptr<Communicator> reductions_;  // gradients: ranks may reach them in another order
   std::shared_ptr<StateMemory> memory_;
-  ThreadPool pool_;
   std::vector<std::unique_ptr<FlatUnit>> flat_;
   std::optional<std::size_t> root_;
+  UnitUses uses_;
+  UnitTimes times_;
   std::unique_ptr<Gatherer> gatherer_;
   std::unique_ptr<Reducer> reducer_;
+  std::unique_ptr<BackwardPass> backward_;
+  std::unique_ptr<Updater> updater_;
   std::unique_ptr<ShownGradients> shown_;  // null where none are ever shown
-  std::unique_ptr<OptimizerStates> states_;
   LossScaler scaler_;
-  std::shared_ptr<CoreLink> link_;
+  std::shared_ptr<WeakCore> weak_;
   std::vector<GradientHandle> hooks_;
 
   std::mutex mutex_;
-  bool in_backward_ = false;
+  std::exception_ptr kept_error_;
   bool forward_ran_ = false;  // in this micro-step, on this rank
   bool backward_ran_ = false;
-  bool autograd_is_over_ = true;
-  LossState loss_;
   bool shows_local_ = false;
-  std::vector<std::atomic<int>> pending_;   // uses whose backward has not ended
-  std::vector<std::atomic<int>> in_graph_;  // uses that may be differentiated (again)
-  std::vector<std::atomic<int>> open_;      // of these, the ones that were left open
-  std::vector<bool> held_;                  // in backward
-  std::vector<std::size_t> recompute_held_;
-  UnitSpans spans_;
+  LossState loss_;                // of the backward under way
   std::int64_t micro_steps_ = 0;  // step() calls since the last boundary
   std::optional<bool> boundary_;  // what the caller says
-  std::vector<MasterSegment> master_segments_;
-  std::vector<std::string> without_gradient_;
 };
 
 }  // namespace zeroshard

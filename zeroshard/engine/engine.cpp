@@ -65,7 +65,7 @@ Engine::Engine(torch::nn::Module& model, EngineOptions options, Communicator& co
   }
   core_ = std::make_unique<Core>(std::move(made), std::move(memory), std::move(options), comm);
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found[i].unit != nullptr) found[i].unit->attach({core_->link(), i});
+    if (found[i].unit != nullptr) found[i].unit->attach({core_->weak(), i});
   }
 }
 
@@ -103,13 +103,21 @@ void Engine::visit_parameters(const Visitor& visit) {
 
 FullParams::FullParams(Core& core, std::vector<std::size_t> units, Access access)
     : core_(core), units_(std::move(units)), access_(access) {
-  for (const std::size_t unit : units_) core_.gather_full(unit);
+  for (; open_ < units_.size(); ++open_) core_.gather_full(units_[open_]);
 }
 
-FullParams::~FullParams() noexcept(false) {
+void FullParams::close() {
   // Where an exception ends the scope, what was written half is forgotten.
   const Written written = access_.writes && !unwinding_ ? Written::some : Written::nothing;
-  for (const std::size_t unit : units_) core_.release_full(unit, written, access_.from);
+  for (; open_ > 0; --open_) core_.release_full(units_[open_ - 1], written, access_.from);
+}
+
+FullParams::~FullParams() {
+  try {
+    close();
+  } catch (...) {
+    core_.keep_error(std::current_exception());
+  }
 }
 
 }  // namespace zeroshard

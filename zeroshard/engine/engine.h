@@ -1,10 +1,11 @@
 // ZeRO for a C++ model: stages as placements, one call for backward, one for the step.
 //
-//   auto engine = zeroshard::Engine(model, options, comm);   // finds the Units; the rest is the
-//   root for (auto& batch : loader) {
+//   // Units are found in the model's tree; the other parameters are the root unit.
+//   auto engine = zeroshard::Engine(model, options, comm);
+//   for (auto& batch : loader) {
 //     auto loss = model->forward(batch);
-//     engine.backward(loss);                                  // scales, differentiates, reduces
-//     engine.step();                                          // acts at the accumulation boundary
+//     engine.backward(loss);  // scales, differentiates, reduces
+//     engine.step();          // acts at the accumulation boundary
 //   }
 #pragma once
 
@@ -22,6 +23,7 @@
 namespace zeroshard {
 
 // Full parameters, readable while it lives. Collective: all ranks make and destroy it together.
+// What goes wrong at its end is thrown by close(), or else by the engine's next call.
 class FullParams {
  public:
   // `writes`: what this scope's holder writes into parameters becomes theirs. All ranks write the
@@ -31,13 +33,16 @@ class FullParams {
     int from = -1;
   };
   FullParams(Core& core, std::vector<std::size_t> units, Access access);
-  ~FullParams() noexcept(false);
+  ~FullParams();
   FullParams(const FullParams&) = delete;
   FullParams& operator=(const FullParams&) = delete;
+
+  void close();
 
  private:
   Core& core_;
   const std::vector<std::size_t> units_;
+  std::size_t open_ = 0;  // of these, from the first on
   const Access access_;
   const Unwinding unwinding_;
 };

@@ -207,7 +207,7 @@ void FlatUnit::release() {
   show_shapes(false);
 }
 
-void FlatUnit::take_over_full() {
+void FlatUnit::copy_full_to_shard() {
   if (resident()) return;  // the shard is a part of it
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     const FlatGroup& group = layout_.groups()[i];

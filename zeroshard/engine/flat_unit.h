@@ -105,7 +105,7 @@ class FlatUnit {
   // Writes what the rank holds of the unit, and nothing else.
   void fill(const ParameterFiller& fill);
   // The shard takes its span of the full buffer's values, which somebody has changed.
-  void take_over_full();
+  void copy_full_to_shard();
 
   // Throws StateError that names a parameter which no longer is the view it was made. `trains`: or
   // whose requires_grad has changed, which only matters then (PEFT switches adapters off for a

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "zeroshard/base/check.h"
+#include "zeroshard/engine/settle.h"
 #include "zeroshard/layout/alignment.h"
 
 namespace zeroshard {
@@ -137,6 +138,10 @@ void Gatherer::wait(std::size_t unit) {
 
 void Gatherer::wait_for_all() {
   for (std::size_t unit = 0; unit < entries_.size(); ++unit) wait(unit);
+}
+
+void Gatherer::settle() noexcept {
+  settle_each(entries_, [](Entry& entry) { entry.handle.wait(); });
 }
 
 void Gatherer::release(std::size_t unit) {

@@ -77,6 +77,8 @@ class Gatherer {
   void refresh(std::size_t unit);
   void wait(std::size_t unit);
   void wait_for_all();
+  // Waits until nothing under way uses our memory any more, whatever fails meanwhile.
+  void settle() noexcept;
 
   // After a full-parameter scope: memory for what no phase needs is given back.
   void trim() { pool_.trim(); }

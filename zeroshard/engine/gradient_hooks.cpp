@@ -15,12 +15,13 @@ namespace zeroshard {
 // Before the accumulator runs: what it is given is undefined, so `.grad` stays empty.
 class GradientHook final : public torch::autograd::FunctionPreHook {
  public:
-  GradientHook(std::shared_ptr<CoreLink> link, std::size_t unit, std::size_t index)
-      : link_(std::move(link)), unit_(unit), index_(index) {}
+  GradientHook(std::shared_ptr<WeakCore> core, std::size_t unit, std::size_t index)
+      : core_(std::move(core)), unit_(unit), index_(index) {}
 
   torch::autograd::variable_list operator()(
       const torch::autograd::variable_list& gradients) override {
-    if (link_->core == nullptr || gradients.empty() || !gradients[0].defined()) return gradients;
+    const CoreAccess core(core_);
+    if (!core || gradients.empty() || !gradients[0].defined()) return gradients;
     if (at::GradMode::is_enabled()) {
       throw StateError({.what = "backward with create_graph is not supported",
                         .remedy = "use torch::autograd::grad for higher derivatives"});
@@ -28,20 +29,20 @@ class GradientHook final : public torch::autograd::FunctionPreHook {
     const at::NoGradGuard no_grad;
     // What an embedding of sparse gradients brings takes its place among the others.
     const at::Tensor& gradient = gradients[0];
-    link_->core->capture(unit_, index_, gradient.is_sparse() ? gradient.to_dense() : gradient);
+    core->capture(unit_, index_, gradient.is_sparse() ? gradient.to_dense() : gradient);
     return {at::Tensor()};
   }
 
  private:
-  const std::shared_ptr<CoreLink> link_;
+  const std::shared_ptr<WeakCore> core_;
   const std::size_t unit_;
   const std::size_t index_;
 };
 
-GradientHandle::GradientHandle(const at::Tensor& parameter, std::shared_ptr<CoreLink> link,
+GradientHandle::GradientHandle(const at::Tensor& parameter, std::shared_ptr<WeakCore> core,
                                std::size_t unit, std::size_t index) {
   const auto node = torch::autograd::impl::grad_accumulator(parameter);
-  node->add_pre_hook(std::make_unique<GradientHook>(std::move(link), unit, index));
+  node->add_pre_hook(std::make_unique<GradientHook>(std::move(core), unit, index));
   node_ = keep_node(node);
 }
 

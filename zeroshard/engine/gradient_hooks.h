@@ -8,20 +8,14 @@
 #include <ATen/core/Tensor.h>
 
 #include "zeroshard/engine/torch_version.h"
+#include "zeroshard/engine/weak_core.h"
 
 namespace zeroshard {
-
-class Core;
-
-// How hooks find the engine; empty once it is gone, since the model's parameters may outlive it.
-struct CoreLink {
-  Core* core = nullptr;
-};
 
 // Keeps the parameter's accumulator node, which the parameter itself holds only weakly.
 class GradientHandle {
  public:
-  GradientHandle(const at::Tensor& parameter, std::shared_ptr<CoreLink> link, std::size_t unit,
+  GradientHandle(const at::Tensor& parameter, std::shared_ptr<WeakCore> core, std::size_t unit,
                  std::size_t index);
 
  private:

@@ -7,6 +7,7 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
+#include "zeroshard/engine/settle.h"
 #include "zeroshard/layout/alignment.h"
 
 namespace zeroshard {
@@ -239,7 +240,11 @@ void Reducer::wait_for_own_spans() {
   }
 }
 
-void Reducer::wait() {
+void Reducer::settle() noexcept {
+  settle_each(buckets_, [](BucketState& bucket) { bucket.handle.wait(); });
+}
+
+void Reducer::make_whole() {
   wait_for_own_spans();
   if (plan_.stage.gradients_reduced != Placement::replicated || whole_) return;
   whole_ = true;

@@ -48,10 +48,13 @@ class Reducer {
   // After an exception: what this backward has brought so far is forgotten.
   void drop_backward();
 
-  // Blocks until G is there, and all of it where it is replicated.
-  void wait();
+  // G is there for what comes next, of what the rank owns.
   void wait_for_own_spans();
-  // Whether wait() has made G whole here, so that what is written into it must not be lost.
+  // All of G, where it is replicated: launches what gathers it, and waits. Collective.
+  void make_whole();
+  // Waits until nothing under way uses our memory any more, whatever fails meanwhile.
+  void settle() noexcept;
+  // Whether make_whole() has made G whole here, so that what is written into it must not be lost.
   bool whole() const { return whole_; }
   // The optimizer has read G.
   void end_step();

@@ -1,8 +1,8 @@
 // A unit as it is written in a C++ model: the module itself, gathered while it runs.
 //
-//   TORCH_MODULE(Block);                                     // struct BlockImpl :
-//   torch::nn::Module blocks->push_back(zeroshard::Unit<BlockImpl>(config));   // instead of
-//   Block(config)
+//   struct BlockImpl : torch::nn::Module { ... };
+//   TORCH_MODULE(Block);
+//   blocks->push_back(zeroshard::Unit<BlockImpl>(config));  // instead of Block(config)
 //
 // Without an engine a Unit is a plain module. Parameter names are the module's own. A forward()
 // whose arguments hold tensors in types of your own needs visit_tensors (visit_tensors.h) for them.

@@ -28,12 +28,12 @@ class UnitBase {
   template <typename Body, typename... Arguments>
   auto call(const Body& body, Arguments&&... arguments) {
     using Result = std::decay_t<std::invoke_result_t<const Body&, Arguments...>>;
-    if (link_.core() == nullptr) return Result(body(std::forward<Arguments>(arguments)...));
+    if (!link_.core()) return Result(body(std::forward<Arguments>(arguments)...));
     const ForwardScope scope(link_);
     if (!scope.leaves_graph()) return Result(body(std::forward<Arguments>(arguments)...));
     std::tuple<std::decay_t<Arguments>...> inputs(std::forward<Arguments>(arguments)...);
     if (checkpoints_) return call_checkpointed<Result>(body, inputs);
-    const Use use = std::make_shared<PendingUse>(link_);
+    const Use use = std::make_shared<UnitUse>(link_);
     std::vector<MarkedInput> marked = mark_inputs(use, tensors_in(inputs));
     Result result = apply<Result>(body, inputs);
     mark_outputs(use, tensors_in(result));

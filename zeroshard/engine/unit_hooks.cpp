@@ -25,40 +25,45 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Custom functions take and keep values of IValue's kinds only; this carries one of ours.
-struct Carried final : torch::CustomClassHolder {
+// What a node of ours needs in its backward. Custom functions take and keep values of IValue's
+// kinds only, so it is one of those.
+struct NodeState final : torch::CustomClassHolder {
   Use use;
   std::vector<Use> nested;  // units used inside, when all is computed again
   FlatForward forward;
   std::vector<at::Tensor> random_states;
 };
 
-c10::intrusive_ptr<Carried> carry(Use use) {
-  auto carried = c10::make_intrusive<Carried>();
-  carried->use = std::move(use);
-  return carried;
+c10::intrusive_ptr<NodeState> state_of(Use use) {
+  auto state = c10::make_intrusive<NodeState>();
+  state->use = std::move(use);
+  return state;
 }
 
-// What is being computed without a graph, to be computed again in backward.
-thread_local Carried* computed_again = nullptr;
+c10::intrusive_ptr<NodeState> saved_state(AutogradContext* context) {
+  return c10::static_intrusive_pointer_cast<NodeState>(context->saved_data["unit"].toCapsule());
+}
 
-class ComputedAgain {
+// What is being computed without a graph, because backward will compute it again.
+thread_local NodeState* without_graph = nullptr;
+
+class WithoutGraphScope {
  public:
-  explicit ComputedAgain(Carried& carried) : outer_(std::exchange(computed_again, &carried)) {}
-  ~ComputedAgain() { computed_again = outer_; }
-  ComputedAgain(const ComputedAgain&) = delete;
-  ComputedAgain& operator=(const ComputedAgain&) = delete;
+  explicit WithoutGraphScope(NodeState& state) : outer_(std::exchange(without_graph, &state)) {}
+  ~WithoutGraphScope() { without_graph = outer_; }
+  WithoutGraphScope(const WithoutGraphScope&) = delete;
+  WithoutGraphScope& operator=(const WithoutGraphScope&) = delete;
 
  private:
-  Carried* const outer_;
+  NodeState* const outer_;
 };
 
 // The identity. Its backward runs when all of the unit's has.
 struct Boundary : torch::autograd::Function<Boundary> {
   // A list of this type is seen by autograd; a vector is not, and its gradients would end here.
-  static variable_list forward(AutogradContext* context, c10::intrusive_ptr<Carried> carried,
+  static variable_list forward(AutogradContext* context, c10::intrusive_ptr<NodeState> state,
                                at::TensorList inputs) {
-    context->saved_data["unit"] = c10::IValue::make_capsule(std::move(carried));
+    context->saved_data["unit"] = c10::IValue::make_capsule(std::move(state));
     // An input without a gradient stays without: zeros would reach parameters as a gradient.
     context->set_materialize_grads(false);
     // Not the inputs as they are: autograd would forbid the unit to change those in place.
@@ -67,9 +72,7 @@ struct Boundary : torch::autograd::Function<Boundary> {
     return same_memory;
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const auto carried =
-        c10::static_intrusive_pointer_cast<Carried>(context->saved_data["unit"].toCapsule());
-    carried->use->end();
+    saved_state(context)->use->end_backward();
     variable_list all(1);
     for (const at::Tensor& gradient : gradients) all.push_back(gradient);
     return all;
@@ -121,47 +124,46 @@ class RandomReplay {
 };
 
 // The unit's forward once more, with what it was given the first time.
-variable_list recompute(const Carried& carried, const variable_list& inputs) {
-  const UnitLink& unit = carried.use->unit();
-  Trace* const trace = unit.core() == nullptr ? nullptr : unit.core()->trace();
+variable_list recompute(const NodeState& state, const variable_list& inputs) {
+  const UnitLink& unit = state.use->unit();
+  const CoreAccess core = unit.core();
+  Trace* const trace = core ? core->trace() : nullptr;
   std::string_view name;
-  if (trace != nullptr) name = unit.core()->unit(unit.unit).name();
+  if (trace != nullptr) name = core->unit(unit.unit).name();
   const Trace::Scope scope(trace, Lane::compute, "recompute", name);
-  const RandomReplay replay(generators(inputs), carried.random_states);
+  const RandomReplay replay(generators(inputs), state.random_states);
   const at::AutoGradMode grad(true);
-  return carried.forward(inputs);
+  return state.forward(inputs);
 }
 
 struct Checkpoint : torch::autograd::Function<Checkpoint> {
   // The anchor requires a gradient, so that there is a node even where no input does.
-  static variable_list forward(AutogradContext* context, c10::intrusive_ptr<Carried> carried,
+  static variable_list forward(AutogradContext* context, c10::intrusive_ptr<NodeState> state,
                                at::TensorList given, at::Tensor) {
     const variable_list inputs = given.vec();
-    carried->random_states = random_states(generators(inputs));
+    state->random_states = random_states(generators(inputs));
     context->save_for_backward(inputs);
     context->set_materialize_grads(false);
-    const ComputedAgain scope(*carried);
-    variable_list outputs = carried->forward(inputs);
-    context->saved_data["unit"] = c10::IValue::make_capsule(std::move(carried));
+    const WithoutGraphScope scope(*state);
+    variable_list outputs = state->forward(inputs);
+    context->saved_data["unit"] = c10::IValue::make_capsule(std::move(state));
     return outputs;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const auto carried =
-        c10::static_intrusive_pointer_cast<Carried>(context->saved_data["unit"].toCapsule());
-    const UnitLink& unit = carried->use->unit();
-    Core* const core = unit.core();
-    if (core != nullptr) core->before_backward(unit.unit);
+    const auto state = saved_state(context);
+    const CoreAccess core = state->use->unit().core();
+    state->use->begin_backward();
     variable_list inputs;
     for (const at::Tensor& saved : context->get_saved_variables()) {
       inputs.push_back(saved.defined() ? saved.detach().set_requires_grad(saved.requires_grad())
                                        : saved);
     }
-    const std::size_t holds = core == nullptr ? 0 : core->recompute_holds();
-    differentiate(recompute(*carried, inputs), gradients);
-    if (core != nullptr) core->end_recompute(holds);
-    for (const Use& use : carried->nested) use->end();
-    carried->use->end();
+    const std::size_t holds = core ? core->recompute_holds() : 0;
+    differentiate(recompute(*state, inputs), gradients);
+    if (core) core->end_recompute(holds);
+    for (const Use& use : state->nested) use->end_backward();
+    state->use->end_backward();
     variable_list result{at::Tensor()};
     for (const at::Tensor& input : inputs) result.push_back(input.defined() ? input.grad() : input);
     result.emplace_back();
@@ -187,38 +189,47 @@ bool is_used_elsewhere(const at::Tensor& tensor) {
 }  // namespace
 
 ForwardScope::ForwardScope(const UnitLink& unit) : unit_(unit) {
-  Core* const core = unit_.core();
-  const bool again = core->recomputes();
-  leaves_graph_ = at::GradMode::is_enabled() && !again;
-  core->before_forward(unit_.unit, leaves_graph_ || computed_again != nullptr);
-  if (computed_again == nullptr || again) return;
-  computed_again->nested.push_back(std::make_shared<PendingUse>(unit_));
+  const CoreAccess core = unit_.core();
+  const bool recomputes = core->recomputes();
+  leaves_graph_ = at::GradMode::is_enabled() && !recomputes;
+  core->before_forward(unit_.unit, leaves_graph_ || without_graph != nullptr);
+  if (without_graph == nullptr || recomputes) return;
+  without_graph->nested.push_back(std::make_shared<UnitUse>(unit_));
 }
 
 ForwardScope::~ForwardScope() {
-  Core* const core = unit_.core();
-  if (core == nullptr) return;
-  core->after_forward(unit_.unit);
-  if (unwinding_) core->abandon_forward();
+  const CoreAccess core = unit_.core();
+  if (!core) return;
+  try {
+    core->after_forward(unit_.unit);
+    if (unwinding_) core->abandon_forward();
+  } catch (...) {
+    core->keep_error(std::current_exception());
+  }
 }
 
-PendingUse::PendingUse(UnitLink unit) : unit_(std::move(unit)) {
-  if (Core* core = unit_.core()) core->expect_backward(unit_.unit);
+UnitUse::UnitUse(UnitLink unit) : unit_(std::move(unit)) {
+  if (const CoreAccess core = unit_.core()) id_ = core->uses().begin(unit_.unit);
 }
 
-PendingUse::~PendingUse() {
-  Core* const core = unit_.core();
-  if (core != nullptr) core->forget_backward(unit_.unit, {.pending = !ended_, .open = open_});
+UnitUse::~UnitUse() {
+  if (const CoreAccess core = unit_.core()) core->uses().forget(id_);
 }
 
-void PendingUse::end() {
-  Core* const core = unit_.core();
-  if (!std::exchange(ended_, true) && core != nullptr) core->after_backward(unit_.unit);
+void UnitUse::add_node(const NodePointer& node) const {
+  if (const CoreAccess core = unit_.core()) core->uses().add_node(id_, node.get());
 }
 
-void PendingUse::leave_open() {
-  Core* const core = unit_.core();
-  if (!std::exchange(open_, true) && core != nullptr) core->leave_open(unit_.unit);
+void UnitUse::begin_backward() const {
+  if (const CoreAccess core = unit_.core()) core->before_backward(id_);
+}
+
+void UnitUse::end_backward() const {
+  if (const CoreAccess core = unit_.core()) core->after_backward(id_);
+}
+
+void UnitUse::end_by_gradients() const {
+  if (const CoreAccess core = unit_.core()) core->uses().end_by_gradients(id_);
 }
 
 std::vector<MarkedInput> mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs) {
@@ -235,10 +246,10 @@ std::vector<MarkedInput> mark_inputs(const Use& use, const std::vector<at::Tenso
     places[static_cast<std::size_t>(found)].push_back(input);
   }
   if (values.empty()) {
-    use->leave_open();
+    use->end_by_gradients();
     return {};
   }
-  const variable_list marked = Boundary::apply(carry(use), at::TensorList(values));
+  const variable_list marked = Boundary::apply(state_of(use), at::TensorList(values));
   std::vector<MarkedInput> kept;
   for (std::size_t i = 0; i < values.size(); ++i) {
     for (at::Tensor* place : places[i]) *place = marked[i];
@@ -269,8 +280,9 @@ void carry_changes_over(const Use& use, std::vector<MarkedInput> inputs) {
 void mark_outputs(const Use& use, const std::vector<at::Tensor*>& outputs) {
   for (at::Tensor* output : outputs) {
     if (!output->requires_grad()) continue;
+    use->add_node(output->grad_fn());
     output->register_hook([use](const at::Tensor& gradient) {
-      if (Core* core = use->unit().core()) core->before_backward(use->unit().unit);
+      use->begin_backward();
       return gradient;
     });
   }
@@ -278,10 +290,16 @@ void mark_outputs(const Use& use, const std::vector<at::Tensor*>& outputs) {
 
 std::vector<at::Tensor> run_checkpointed(const UnitLink& unit, const FlatForward& forward,
                                          const std::vector<at::Tensor>& inputs) {
-  auto carried = carry(std::make_shared<PendingUse>(unit));
-  carried->forward = forward;
+  const auto state = state_of(std::make_shared<UnitUse>(unit));
+  state->forward = forward;
   const at::Tensor anchor = at::ones({1}).set_requires_grad(true);
-  return Checkpoint::apply(std::move(carried), at::TensorList(inputs), anchor);
+  variable_list outputs = Checkpoint::apply(state, at::TensorList(inputs), anchor);
+  for (const at::Tensor& output : outputs) {
+    if (!output.defined() || output.grad_fn() == nullptr) continue;
+    state->use->add_node(output.grad_fn());
+    for (const Use& use : state->nested) use->add_node(output.grad_fn());
+  }
+  return outputs;
 }
 
 }  // namespace zeroshard

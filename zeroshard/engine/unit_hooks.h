@@ -11,17 +11,18 @@
 #include <ATen/core/Tensor.h>
 
 #include "zeroshard/base/unwinding.h"
-#include "zeroshard/engine/gradient_hooks.h"
 #include "zeroshard/engine/torch_version.h"
+#include "zeroshard/engine/unit_uses.h"
+#include "zeroshard/engine/weak_core.h"
 
 namespace zeroshard {
 
 // A unit of an engine that may be gone.
 struct UnitLink {
-  std::shared_ptr<CoreLink> link = {};
+  std::shared_ptr<WeakCore> engine = {};
   std::size_t unit = 0;
 
-  Core* core() const { return link == nullptr ? nullptr : link->core; }
+  CoreAccess core() const { return CoreAccess(engine); }
 };
 
 // Between before_forward and after_forward, an exception included.
@@ -41,27 +42,30 @@ class ForwardScope {
   const Unwinding unwinding_;
 };
 
-// A use whose backward the engine waits for. It lives in the graph: where that is dropped without a
-// backward (an exception, a loss that nobody wanted), the engine waits no longer.
-class PendingUse {
+// A forward of a unit that may be differentiated. It lives in the graph: when that is destroyed,
+// with or without a backward, the engine forgets it.
+class UnitUse {
  public:
-  explicit PendingUse(UnitLink unit);
-  ~PendingUse();
-  PendingUse(const PendingUse&) = delete;
-  PendingUse& operator=(const PendingUse&) = delete;
+  explicit UnitUse(UnitLink unit);
+  ~UnitUse();
+  UnitUse(const UnitUse&) = delete;
+  UnitUse& operator=(const UnitUse&) = delete;
 
+  // Which backwards it belongs to is known by this node.
+  void add_node(const NodePointer& node) const;
+  // A gradient of an output has arrived.
+  void begin_backward() const;
+  // The gradients of its inputs are there.
+  void end_backward() const;
+  // Nothing will call end_backward(): no input needs a gradient.
+  void end_by_gradients() const;
   const UnitLink& unit() const { return unit_; }
-  // Counts once. Where a graph is kept and differentiated again, the end of backward counts.
-  void end();
-  // Nothing will call end(): no input needs a gradient.
-  void leave_open();
 
  private:
   UnitLink unit_;
-  bool ended_ = false;
-  bool open_ = false;
+  UnitUses::Id id_;
 };
-using Use = std::shared_ptr<PendingUse>;
+using Use = std::shared_ptr<UnitUse>;
 
 // What the unit was given, and the tensor over the same memory that it computes with.
 struct MarkedInput {

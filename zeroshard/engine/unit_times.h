@@ -12,13 +12,13 @@
 
 namespace zeroshard {
 
-class UnitSpans {
+class UnitTimes {
  public:
-  explicit UnitSpans(Trace* trace) : trace_(trace) {}
+  explicit UnitTimes(Trace* trace) : trace_(trace) {}
 
-  // Forwards may nest. `again`: it recomputes.
-  void begin_forward(std::size_t unit, bool again) {
-    if (trace_ != nullptr) forwards_.push_back({unit, again, Trace::Clock::now()});
+  // Forwards may nest. `recomputes`: backward computes it once more.
+  void begin_forward(std::size_t unit, bool recomputes) {
+    if (trace_ != nullptr) forwards_.push_back({unit, recomputes, Trace::Clock::now()});
   }
   void end_forward(std::size_t unit, const std::string& name) {
     if (trace_ != nullptr) add_forward(unit, name);
@@ -39,7 +39,7 @@ class UnitSpans {
  private:
   struct Forward {
     std::size_t unit = 0;
-    bool again = false;
+    bool recomputes = false;
     Trace::Clock::time_point begin;
   };
 

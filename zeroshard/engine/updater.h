@@ -1,0 +1,72 @@
+// The update of a step: masters, moments and parameters of what the rank owns, unit by unit, from
+// G. Our kernels do it, or an optimizer that the caller brings.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "zeroshard/base/thread_pool.h"
+#include "zeroshard/engine/flat_unit.h"
+#include "zeroshard/engine/gatherer.h"
+#include "zeroshard/engine/master_segments.h"
+#include "zeroshard/engine/optimizer_states.h"
+#include "zeroshard/engine/reducer.h"
+#include "zeroshard/monitor/trace.h"
+
+namespace zeroshard {
+
+struct UpdaterOptions {
+  std::vector<std::vector<int>> parameter_groups = {};  // by unit and parameter
+  int moments = 0;                                      // per parameter
+  Stage stage;
+  // An optimizer that is not ours; see EngineOptions.
+  std::function<void(const std::vector<at::Tensor>& gradients)> callers = {};
+  int threads = 0;  // of the optimizer; 0: one per usable CPU
+  Trace* trace = nullptr;
+};
+
+class Updater {
+ public:
+  Updater(std::vector<FlatUnit*> units, UpdaterOptions options, Gatherer& gatherer,
+          Reducer& reducer, StateMemory& memory);
+
+  // Of the gradients that the rank owns, which must be reduced.
+  double sum_of_squares();
+  // `present`, by parameter of all units in order: some rank had a gradient. The others stay as
+  // they are. Each unit's new values are on their way when this returns.
+  void apply(const std::vector<bool>& present, const UpdateSettings& settings);
+  // Parameters that had no gradient on any rank, by name, of the last step that was looked at.
+  const std::vector<std::string>& note_without_gradient(const std::vector<bool>& present);
+  const std::vector<std::string>& without_gradient() const { return without_gradient_; }
+  // Parameters take the values of their masters, which somebody has written.
+  void adopt_masters(std::size_t unit);
+
+  OptimizerStates& states() { return *states_; }
+  const OptimizerStates& states() const { return *states_; }
+  // What an optimizer that is not ours works on; empty where ours does.
+  const std::vector<MasterSegment>& master_segments() const { return master_segments_; }
+
+ private:
+  using ByUnit = std::vector<std::vector<bool>>;
+  ByUnit by_unit(const std::vector<bool>& present) const;
+  void update_by_kernels(const ByUnit& present, const UpdateSettings& settings);
+  void update_by_caller(const ByUnit& present, float factor);
+  void send_values(std::size_t unit);
+
+  const std::vector<FlatUnit*> units_;
+  const UpdaterOptions options_;
+  Gatherer& gatherer_;
+  Reducer& reducer_;
+  StateMemory& memory_;
+  ThreadPool pool_;
+  std::unique_ptr<OptimizerStates> states_;
+  std::vector<MasterSegment> master_segments_;
+  std::vector<std::string> without_gradient_;
+};
+
+}  // namespace zeroshard
