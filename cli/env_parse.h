@@ -15,7 +15,7 @@ namespace zeroshard::cli {
 // Of /proc/cpuinfo: `model`, `online`, `instruction_sets` and `optimizer_kernels`.
 Cpu parse_cpuinfo(std::string_view text);
 
-// The kernels that zeroshard/optim/isa.cpp chooses on a CPU with these flags: as there, by name.
+// The kernels that zeroshard/numeric/isa.cpp chooses on a CPU with these flags: as there, by name.
 std::string optimizer_kernels(const std::vector<std::string>& cpu_flags);
 
 // Of /proc/meminfo: bytes (or a count, where the line has no kB) by name.

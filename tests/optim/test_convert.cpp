@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/optim/optim_support.h"
-#include "zeroshard/optim/convert.h"
+#include "zeroshard/numeric/convert.h"
 
 namespace zeroshard {
 namespace {

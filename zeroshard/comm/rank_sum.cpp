@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
-#include "zeroshard/base/half.h"
+#include "zeroshard/numeric/transfers.h"
 
 namespace zeroshard {
 namespace {
@@ -14,32 +13,20 @@ namespace {
 constexpr std::int64_t kBlock = 1024;
 using Block = std::array<float, kBlock>;
 
+// Elements from `begin` on, as floats; the loops are the fastest that this CPU has.
 void load(const void* from, DType dtype, std::int64_t begin, std::int64_t count, float* to) {
-  if (dtype == DType::fp32) {
-    std::memcpy(to, static_cast<const float*>(from) + begin,
-                static_cast<std::size_t>(count) * sizeof(float));
-    return;
-  }
-  const auto* bits = static_cast<const std::uint16_t*>(from) + begin;
-  if (dtype == DType::bf16) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = bf16_to_fp32(bits[i]);
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = fp16_to_fp32(bits[i]);
-  }
+  transfers_of(best_isa())
+      .convert[0][float_index(dtype)](to, element_at(from, begin, dtype), count);
+}
+
+void add(const void* from, DType dtype, std::int64_t begin, std::int64_t count, float* to) {
+  transfers_of(best_isa())
+      .accumulate[0][float_index(dtype)](to, element_at(from, begin, dtype), count);
 }
 
 void store(const float* from, DType dtype, std::int64_t begin, std::int64_t count, void* to) {
-  if (dtype == DType::fp32) {
-    std::memcpy(static_cast<float*>(to) + begin, from,
-                static_cast<std::size_t>(count) * sizeof(float));
-    return;
-  }
-  auto* bits = static_cast<std::uint16_t*>(to) + begin;
-  if (dtype == DType::bf16) {
-    for (std::int64_t i = 0; i < count; ++i) bits[i] = fp32_to_bf16(from[i]);
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) bits[i] = fp32_to_fp16(from[i]);
-  }
+  transfers_of(best_isa())
+      .convert[float_index(dtype)][0](element_at(to, begin, dtype), from, count);
 }
 
 template <typename T>
@@ -65,10 +52,12 @@ void combine_floats(const std::vector<const void*>& addends, const Piece& piece,
     const std::int64_t count = std::min(kBlock, piece.count - begin);
     load(addends[0], piece.dtype, begin, count, value.data());
     for (std::size_t rank = 1; rank < addends.size(); ++rank) {
-      load(addends[rank], piece.dtype, begin, count, other.data());
-      for (std::int64_t i = 0; i < count; ++i) {
-        value[i] = op == ReduceOp::sum ? value[i] + other[i] : larger(value[i], other[i]);
+      if (op == ReduceOp::sum) {
+        add(addends[rank], piece.dtype, begin, count, value.data());
+        continue;
       }
+      load(addends[rank], piece.dtype, begin, count, other.data());
+      for (std::int64_t i = 0; i < count; ++i) value[i] = larger(value[i], other[i]);
     }
     store(value.data(), piece.dtype, begin, count, piece.data);
   }
@@ -78,19 +67,17 @@ void combine_floats(const std::vector<const void*>& addends, const Piece& piece,
 
 void sum_in_rank_order(const std::vector<const void*>& addends, DType dtype, const Piece& out,
                        const ReduceOptions& options) {
-  Block sum, other;
+  Block sum;
   for (std::int64_t begin = 0; begin < out.count; begin += kBlock) {
     const std::int64_t count = std::min(kBlock, out.count - begin);
     load(addends[0], dtype, begin, count, sum.data());
     for (std::size_t rank = 1; rank < addends.size(); ++rank) {
-      load(addends[rank], dtype, begin, count, other.data());
-      for (std::int64_t i = 0; i < count; ++i) sum[i] += other[i];
+      add(addends[rank], dtype, begin, count, sum.data());
     }
-    for (std::int64_t i = 0; i < count; ++i) sum[i] *= options.scale;
-    if (options.accumulate) {
-      load(out.data, out.dtype, begin, count, other.data());
-      for (std::int64_t i = 0; i < count; ++i) sum[i] += other[i];
+    if (options.scale != 1.0F) {
+      for (std::int64_t i = 0; i < count; ++i) sum[i] *= options.scale;
     }
+    if (options.accumulate) add(out.data, out.dtype, begin, count, sum.data());
     store(sum.data(), out.dtype, begin, count, out.data);
   }
 }

@@ -64,6 +64,8 @@ class StreamQueue {
   virtual PointPtr record() = 0;
   virtual void wait(const PointPtr& point) = 0;
   virtual void synchronize() = 0;
+  // The driver's own handle (a CUstream), for kernels; null is the driver's default stream.
+  virtual void* native() const { return nullptr; }
 };
 
 class DeviceBackend {

@@ -33,6 +33,9 @@ class Stream {
   // Among the streams of one device: equal where they are one order of work.
   std::int64_t id() const { return queue_->id(); }
 
+  // The driver's own handle of an accelerator's stream (kernel_module.h).
+  void* native() const { return queue_->native(); }
+
   // The CPU's side stream queues the work. An accelerator's work is what `work` launches: it is
   // called now, with this stream as torch's current one, and what it throws is thrown here.
   void run(std::function<void()> work) const;

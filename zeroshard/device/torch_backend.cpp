@@ -79,6 +79,7 @@ class TorchQueue final : public StreamQueue {
 
   Device device() const override { return {DeviceKind::cuda, stream_.device_index()}; }
   std::int64_t id() const override { return stream_.id(); }
+  void* native() const override { return stream_.native_handle(); }
 
   void run(std::function<void()> work) override {
     const c10::StreamGuard scope(stream_);

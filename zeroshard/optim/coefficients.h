@@ -2,7 +2,7 @@
 // rounded to fp32 once, so that instruction sets and threads cannot disagree about them.
 //
 // Plain structs without member functions: sources compiled for AVX read them, and such a source may
-// emit no function that another one shares (see kernels.h).
+// emit no function that another one shares (see numeric/transfers.h).
 #pragma once
 
 #include <cstdint>

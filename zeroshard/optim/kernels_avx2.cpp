@@ -1,5 +1,5 @@
+#include "zeroshard/numeric/lanes_avx2.h"
 #include "zeroshard/optim/kernel_table.h"
-#include "zeroshard/optim/lanes_avx2.h"
 
 namespace zeroshard {
 namespace {

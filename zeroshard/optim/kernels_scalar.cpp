@@ -1,5 +1,5 @@
+#include "zeroshard/numeric/lanes_scalar.h"
 #include "zeroshard/optim/kernel_table.h"
-#include "zeroshard/optim/lanes_scalar.h"
 
 namespace zeroshard {
 namespace {

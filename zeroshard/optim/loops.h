@@ -1,64 +1,13 @@
-// Loops over elements, written once for all lanes. The last elements, too few to fill the lanes,
-// are copied to a padded place and go through the same operations.
+// Loops over elements, written once for all lanes.
 #pragma once
 
 #include <cstdint>
 
-#include "zeroshard/base/dtype.h"
+#include "zeroshard/numeric/elements.h"
 #include "zeroshard/optim/kernels.h"
 #include "zeroshard/optim/rules.h"
 
 namespace zeroshard::kernels {
-
-// An array of `dtype` behind a void pointer. A template over Lanes too, as everything here: see the
-// note in kernels.h.
-template <typename Lanes, DType dtype>
-struct Elements {
-  using Type = std::uint16_t;
-
-  static Lanes load(const void* array, std::int64_t i) {
-    const auto* from = static_cast<const Type*>(array) + i;
-    return dtype == DType::bf16 ? Lanes::load_bf16(from) : Lanes::load_fp16(from);
-  }
-  static void store(void* array, std::int64_t i, Lanes lanes) {
-    auto* to = static_cast<Type*>(array) + i;
-    return dtype == DType::bf16 ? lanes.store_bf16(to) : lanes.store_fp16(to);
-  }
-};
-
-template <typename Lanes>
-struct Elements<Lanes, DType::fp32> {
-  using Type = float;
-
-  static Lanes load(const void* array, std::int64_t i) {
-    return Lanes::load(static_cast<const float*>(array) + i);
-  }
-  static void store(void* array, std::int64_t i, Lanes lanes) {
-    lanes.store(static_cast<float*>(array) + i);
-  }
-};
-
-// A few elements with zeros behind them, enough to fill the lanes.
-template <typename Lanes, DType dtype>
-struct Padded {
-  using Type = typename Elements<Lanes, dtype>::Type;
-
-  Type values[Lanes::kWidth] = {};
-
-  void copy_from(const void* array, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      values[i - begin] = static_cast<const Type*>(array)[i];
-  }
-  void copy_to(void* array, std::int64_t begin, std::int64_t end) const {
-    for (std::int64_t i = begin; i < end; ++i) static_cast<Type*>(array)[i] = values[i - begin];
-  }
-};
-
-// Which NaN an operation on two gives depends on their order, which compilers choose. We write one.
-template <typename Lanes>
-Lanes with_one_nan(Lanes lanes) {
-  return select(is_nan(lanes), Lanes::broadcast(__builtin_nanf("")), lanes);
-}
 
 // One pass over a span for one rule, gradient dtype and parameter dtype (fp32: none is written).
 template <typename Lanes, typename Coefficients, DType kGradient, DType kParameter>
@@ -129,28 +78,6 @@ struct Update {
     }
     for (; i + Lanes::kWidth <= count; i += Lanes::kWidth) update.lanes_at(at, i);
     if (i < count) update.tail(at, i, count);
-  }
-};
-
-// to = to + from (kAdds) or to = from, element by element, through fp32.
-template <typename Lanes, DType kTo, DType kFrom, bool kAdds>
-struct Transfer {
-  static void lanes_at(void* to, const void* from, std::int64_t i) {
-    Lanes value = Elements<Lanes, kFrom>::load(from, i);
-    if constexpr (kAdds) value = with_one_nan(Elements<Lanes, kTo>::load(to, i) + value);
-    Elements<Lanes, kTo>::store(to, i, value);
-  }
-
-  static void run(void* to, const void* from, std::int64_t count) {
-    const std::int64_t whole = count - count % Lanes::kWidth;
-    for (std::int64_t i = 0; i < whole; i += Lanes::kWidth) lanes_at(to, from, i);
-    if (whole == count) return;
-    Padded<Lanes, kTo> to_tail;
-    Padded<Lanes, kFrom> from_tail;
-    to_tail.copy_from(to, whole, count);
-    from_tail.copy_from(from, whole, count);
-    lanes_at(to_tail.values, from_tail.values, 0);
-    to_tail.copy_to(to, whole, count);
   }
 };
 

@@ -1,7 +1,9 @@
-// The optimizers' arithmetic on a few elements at once, written once for all lanes.
+// The optimizers' arithmetic on a few elements at once, written once for all lanes of the host and
+// for the threads of accelerators.
 // coefficients.h says what each coefficient does.
 #pragma once
 
+#include "zeroshard/base/host_device.h"
 #include "zeroshard/optim/coefficients.h"
 
 namespace zeroshard::kernels {
@@ -19,7 +21,7 @@ struct Rule<Lanes, AdamCoefficients> {
   const Lanes beta1, gain1, beta2, gain2, root_scale, eps, step_size, coupled_decay,
       decoupled_decay;
 
-  explicit Rule(const AdamCoefficients& c)
+  ZS_HOST_DEVICE explicit Rule(const AdamCoefficients& c)
       : couples(c.coupled_decay != 0.0F),
         decouples(c.decoupled_decay != 0.0F),
         beta1(Lanes::broadcast(c.beta1)),
@@ -32,7 +34,7 @@ struct Rule<Lanes, AdamCoefficients> {
         coupled_decay(Lanes::broadcast(c.coupled_decay)),
         decoupled_decay(Lanes::broadcast(c.decoupled_decay)) {}
 
-  void operator()(Lanes g, Lanes& p, Lanes* moments) const {
+  ZS_HOST_DEVICE void operator()(Lanes g, Lanes& p, Lanes* moments) const {
     if (couples) g = g + coupled_decay * p;
     const Lanes m = beta1 * moments[0] + gain1 * g;
     const Lanes v = beta2 * moments[1] + (gain2 * g) * g;
@@ -50,12 +52,12 @@ struct Rule<Lanes, SgdCoefficients> {
   const bool decays;
   const Lanes step_size, decay;
 
-  explicit Rule(const SgdCoefficients& c)
+  ZS_HOST_DEVICE explicit Rule(const SgdCoefficients& c)
       : decays(c.decay != 0.0F),
         step_size(Lanes::broadcast(c.step_size)),
         decay(Lanes::broadcast(c.decay)) {}
 
-  void operator()(Lanes g, Lanes& p, Lanes*) const {
+  ZS_HOST_DEVICE void operator()(Lanes g, Lanes& p, Lanes*) const {
     if (decays) g = g + decay * p;
     p = p + step_size * g;
   }
@@ -68,7 +70,7 @@ struct Rule<Lanes, MomentumCoefficients> {
   const bool decays, first, nesterov;
   const Lanes step_size, decay, momentum, gain;
 
-  explicit Rule(const MomentumCoefficients& c)
+  ZS_HOST_DEVICE explicit Rule(const MomentumCoefficients& c)
       : decays(c.decay != 0.0F),
         first(c.first),
         nesterov(c.nesterov),
@@ -77,7 +79,7 @@ struct Rule<Lanes, MomentumCoefficients> {
         momentum(Lanes::broadcast(c.momentum)),
         gain(Lanes::broadcast(c.gain)) {}
 
-  void operator()(Lanes g, Lanes& p, Lanes* moments) const {
+  ZS_HOST_DEVICE void operator()(Lanes g, Lanes& p, Lanes* moments) const {
     if (decays) g = g + decay * p;
     const Lanes b = first ? g : momentum * moments[0] + gain * g;
     p = p + step_size * (nesterov ? g + momentum * b : b);
@@ -92,7 +94,7 @@ struct Rule<Lanes, LionCoefficients> {
   const bool decays;
   const Lanes beta1, gain1, beta2, gain2, lr, minus_lr, decay;
 
-  explicit Rule(const LionCoefficients& c)
+  ZS_HOST_DEVICE explicit Rule(const LionCoefficients& c)
       : decays(c.decay != 0.0F),
         beta1(Lanes::broadcast(c.beta1)),
         gain1(Lanes::broadcast(c.gain1)),
@@ -102,7 +104,7 @@ struct Rule<Lanes, LionCoefficients> {
         minus_lr(Lanes::broadcast(-c.lr)),
         decay(Lanes::broadcast(c.decay)) {}
 
-  void operator()(Lanes g, Lanes& p, Lanes* moments) const {
+  ZS_HOST_DEVICE void operator()(Lanes g, Lanes& p, Lanes* moments) const {
     const Lanes zero = Lanes::broadcast(0.0F);
     const Lanes c = beta1 * moments[0] + gain1 * g;
     if (decays) p = p + decay * p;
@@ -119,13 +121,13 @@ struct Rule<Lanes, AdagradCoefficients> {
   const bool decays;
   const Lanes step_size, eps, decay;
 
-  explicit Rule(const AdagradCoefficients& c)
+  ZS_HOST_DEVICE explicit Rule(const AdagradCoefficients& c)
       : decays(c.decay != 0.0F),
         step_size(Lanes::broadcast(c.step_size)),
         eps(Lanes::broadcast(c.eps)),
         decay(Lanes::broadcast(c.decay)) {}
 
-  void operator()(Lanes g, Lanes& p, Lanes* moments) const {
+  ZS_HOST_DEVICE void operator()(Lanes g, Lanes& p, Lanes* moments) const {
     if (decays) g = g + decay * p;
     const Lanes s = moments[0] + g * g;
     p = p + step_size * (g / (sqrt(s) + eps));

@@ -6,15 +6,12 @@
 #include <vector>
 
 #include "zeroshard/base/check.h"
-#include "zeroshard/optim/float_environment.h"
+#include "zeroshard/numeric/float_environment.h"
 #include "zeroshard/optim/kernels.h"
 
 namespace zeroshard {
 namespace {
 
-// Blocks summed before their sums are added up: 16 Mi elements with 32 KiB of sums, so that a span
-// of any length needs no more memory.
-constexpr std::int64_t kBlocksAtOnce = 4096;
 // 64 Ki elements to a thread at least.
 constexpr std::int64_t kGrainBlocks = 16;
 
@@ -27,11 +24,11 @@ double sum_of_squares(const void* data, DType dtype, std::int64_t count, ThreadP
   ZS_CHECK_GE(count, 0, "norm of a span");
   const FloatEnvironment environment(FloatEnvironment::Subnormals::zero);
   const auto block_sum = kernels_of(isa).sum_of_squares[static_cast<int>(dtype)];
-  const std::int64_t blocks = (count + kNormBlock - 1) / kNormBlock;
-  std::vector<double> sums(static_cast<std::size_t>(std::min(blocks, kBlocksAtOnce)));
+  const std::int64_t blocks = norm_blocks(count);
+  std::vector<double> sums(static_cast<std::size_t>(std::min(blocks, kBlocksInBatch)));
   double total = 0.0;
-  for (std::int64_t first = 0; first < blocks; first += kBlocksAtOnce) {
-    const std::int64_t now = std::min(kBlocksAtOnce, blocks - first);
+  for (std::int64_t first = 0; first < blocks; first += kBlocksInBatch) {
+    const std::int64_t now = std::min(kBlocksInBatch, blocks - first);
     pool.parallel_for(now, kGrainBlocks, [&](std::int64_t begin, std::int64_t end) {
       const FloatEnvironment its_own(FloatEnvironment::Subnormals::zero);
       for (std::int64_t block = begin; block < end; ++block) {
@@ -41,9 +38,11 @@ double sum_of_squares(const void* data, DType dtype, std::int64_t count, ThreadP
                       std::min(kNormBlock, count - at));
       }
     });
+    double batch = 0.0;
     for (std::int64_t block = 0; block < now; ++block) {
-      total += sums[static_cast<std::size_t>(block)];
+      batch += sums[static_cast<std::size_t>(block)];
     }
+    total += batch;
   }
   return std::isnan(total) ? std::numeric_limits<double>::quiet_NaN() : total;
 }

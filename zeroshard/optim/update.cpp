@@ -1,7 +1,8 @@
 #include "zeroshard/optim/update.h"
 
 #include "zeroshard/base/check.h"
-#include "zeroshard/optim/float_environment.h"
+#include "zeroshard/numeric/float_environment.h"
+#include "zeroshard/optim/check_span.h"
 #include "zeroshard/optim/kernels.h"
 
 namespace zeroshard {
@@ -13,18 +14,6 @@ constexpr std::int64_t kUpdateGrain = 1 << 14;
 
 bool is_float(DType dtype) {
   return dtype == DType::fp32 || dtype == DType::bf16 || dtype == DType::fp16;
-}
-
-void check_span(const OptimizerOptions& options, const UpdateSpan& span) {
-  ZS_CHECK_GE(span.count, 0, "span to update");
-  ZS_CHECK(is_float(span.gradient_dtype), "gradient is {}", name_of(span.gradient_dtype));
-  ZS_CHECK(span.gradient != nullptr && span.master != nullptr, "gradient and master must be there");
-  for (int i = 0; i < moments_per_parameter(options); ++i) {
-    ZS_CHECK(span.moments[static_cast<std::size_t>(i)] != nullptr, "moment {} is missing", i);
-  }
-  if (span.parameter == nullptr) return;
-  ZS_CHECK(is_float(span.parameter_dtype) && span.parameter_dtype != DType::fp32,
-           "an fp32 parameter is its own master; the other is {}", name_of(span.parameter_dtype));
 }
 
 UpdatePointers pointers_at(const UpdateSpan& span, std::int64_t begin) {
@@ -74,6 +63,18 @@ struct Dispatch {
 };
 
 }  // namespace
+
+void check_span(const OptimizerOptions& options, const UpdateSpan& span) {
+  ZS_CHECK_GE(span.count, 0, "span to update");
+  ZS_CHECK(is_float(span.gradient_dtype), "gradient is {}", name_of(span.gradient_dtype));
+  ZS_CHECK(span.gradient != nullptr && span.master != nullptr, "gradient and master must be there");
+  for (int i = 0; i < moments_per_parameter(options); ++i) {
+    ZS_CHECK(span.moments[static_cast<std::size_t>(i)] != nullptr, "moment {} is missing", i);
+  }
+  if (span.parameter == nullptr) return;
+  ZS_CHECK(is_float(span.parameter_dtype) && span.parameter_dtype != DType::fp32,
+           "an fp32 parameter is its own master; the other is {}", name_of(span.parameter_dtype));
+}
 
 void update_span(const OptimizerOptions& options, const UpdateSpan& span,
                  const StepScalars& scalars, ThreadPool& pool, Isa isa) {

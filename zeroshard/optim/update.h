@@ -1,23 +1,25 @@
-// One optimizer step over a span of the host, in one pass: each gradient is read, unscaled and
-// clipped; master and moments move; the 16-bit parameter is written.
+// One optimizer step over spans, in one pass: each gradient is read, unscaled and clipped; master
+// and moments move; the 16-bit parameter is written.
 //
 //   const UpdateSpan span{.gradient = g, .gradient_dtype = DType::bf16,
 //                         .master = p32, .moments = {m, v},
 //                         .parameter = p16, .parameter_dtype = DType::bf16, .count = numel};
 //   update_span(AdamOptions{.lr = lr}, span, {.gradient_factor = factor, .step = step}, pool);
 //
-// Each element is computed by itself, with the same IEEE operations in every instruction set: the
-// result does not depend on how spans are cut, on the number of threads, or on the CPU. NaNs
-// written are one and the same NaN; moments that decay below 1.2e-38 are zero.
+// Each element is computed by itself, with the same IEEE operations in every instruction set and on
+// every accelerator: the result does not depend on how spans are cut, on the number of threads, or
+// on the device. NaNs written are one and the same NaN; moments that decay below 1.2e-38 are zero.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "zeroshard/base/dtype.h"
 #include "zeroshard/base/thread_pool.h"
+#include "zeroshard/device/device.h"
+#include "zeroshard/numeric/isa.h"
 #include "zeroshard/optim/coefficients.h"
-#include "zeroshard/optim/isa.h"
 #include "zeroshard/optim/options.h"
 
 namespace zeroshard {
@@ -37,7 +39,22 @@ struct UpdateSpan {
   std::int64_t count = 0;
 };
 
+// Over a span of the host.
 void update_span(const OptimizerOptions& options, const UpdateSpan& span,
                  const StepScalars& scalars, ThreadPool& pool, Isa isa = best_isa());
+
+// A span of an accelerator with what belongs to it. The options live until update_on() returns.
+struct SegmentUpdate {
+  const OptimizerOptions* options = nullptr;
+  UpdateSpan span = {};
+  StepScalars scalars = {};
+};
+
+// Over spans of the accelerator `device`, in the order of its current stream: one launch for each
+// rule that occurs, whatever the number of segments. Returns at once.
+void update_on(Device device, const std::vector<SegmentUpdate>& segments);
+
+// Brings the kernels to an accelerator (KernelModule::load says who must).
+void load_update_kernels(Device device);
 
 }  // namespace zeroshard

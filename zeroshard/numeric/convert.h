@@ -6,7 +6,7 @@
 
 #include "zeroshard/base/dtype.h"
 #include "zeroshard/base/thread_pool.h"
-#include "zeroshard/optim/isa.h"
+#include "zeroshard/numeric/isa.h"
 
 namespace zeroshard {
 

@@ -1,4 +1,4 @@
-#include "zeroshard/optim/isa.h"
+#include "zeroshard/numeric/isa.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -6,7 +6,7 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/held_instructions.h"
-#include "zeroshard/optim/kernels.h"
+#include "zeroshard/numeric/transfers.h"
 
 namespace zeroshard {
 namespace {
@@ -36,11 +36,11 @@ bool cpu_runs(Isa isa) { return isa == Isa::scalar; }
 
 #endif
 
-const Kernels* built_kernels(Isa isa) {
+const Transfers* built_transfers(Isa isa) {
   switch (isa) {
-    case Isa::scalar: return scalar_kernels();
-    case Isa::avx2: return avx2_kernels();
-    case Isa::avx512: return avx512_kernels();
+    case Isa::scalar: return scalar_transfers();
+    case Isa::avx2: return avx2_transfers();
+    case Isa::avx512: return avx512_transfers();
   }
   return nullptr;
 }
@@ -48,7 +48,7 @@ const Kernels* built_kernels(Isa isa) {
 }  // namespace
 
 // The CPU is asked first: code built for one it is not must not run, not even to fetch a table.
-bool is_available(Isa isa) { return cpu_runs(isa) && built_kernels(isa) != nullptr; }
+bool is_available(Isa isa) { return cpu_runs(isa) && built_transfers(isa) != nullptr; }
 
 Isa best_isa() {
   static const Isa best = [] {
@@ -67,9 +67,15 @@ std::vector<Isa> available_isas() {
   return isas;
 }
 
-const Kernels& kernels_of(Isa isa) {
-  ZS_CHECK(is_available(isa), "no {} kernels on this machine", name_of(isa));
-  return *built_kernels(isa);
+const Transfers& transfers_of(Isa isa) {
+  ZS_CHECK(is_available(isa), "no {} loops on this machine", name_of(isa));
+  return *built_transfers(isa);
+}
+
+int float_index(DType dtype) {
+  ZS_CHECK(dtype == DType::fp32 || dtype == DType::bf16 || dtype == DType::fp16,
+           "{} is not a float", name_of(dtype));
+  return static_cast<int>(dtype);
 }
 
 }  // namespace zeroshard

@@ -1,21 +1,14 @@
-#include "zeroshard/optim/convert.h"
+#include "zeroshard/numeric/convert.h"
 
 #include <cstring>
 
-#include "zeroshard/base/check.h"
-#include "zeroshard/optim/float_environment.h"
-#include "zeroshard/optim/kernels.h"
+#include "zeroshard/numeric/float_environment.h"
+#include "zeroshard/numeric/transfers.h"
 
 namespace zeroshard {
 namespace {
 
 constexpr std::int64_t kConvertGrain = 1 << 16;
-
-std::size_t index_of(DType dtype) {
-  ZS_CHECK(dtype == DType::fp32 || dtype == DType::bf16 || dtype == DType::fp16,
-           "{} is not a float", name_of(dtype));
-  return static_cast<std::size_t>(dtype);
-}
 
 template <typename Body>
 void for_each_chunk(const Floats& to, const ConstFloats& from, std::int64_t count, ThreadPool& pool,
@@ -31,7 +24,7 @@ void for_each_chunk(const Floats& to, const ConstFloats& from, std::int64_t coun
 
 void convert(const Floats& to, const ConstFloats& from, std::int64_t count, ThreadPool& pool,
              Isa isa) {
-  const auto transfer = kernels_of(isa).convert[index_of(to.dtype)][index_of(from.dtype)];
+  const auto transfer = transfers_of(isa).convert[float_index(to.dtype)][float_index(from.dtype)];
   const bool same = to.dtype == from.dtype;
   for_each_chunk(to, from, count, pool, [&](void* into, const void* source, std::int64_t length) {
     if (!same) return transfer(into, source, length);
@@ -41,7 +34,8 @@ void convert(const Floats& to, const ConstFloats& from, std::int64_t count, Thre
 
 void accumulate(const Floats& to, const ConstFloats& from, std::int64_t count, ThreadPool& pool,
                 Isa isa) {
-  const auto transfer = kernels_of(isa).accumulate[index_of(to.dtype)][index_of(from.dtype)];
+  const auto transfer =
+      transfers_of(isa).accumulate[float_index(to.dtype)][float_index(from.dtype)];
   for_each_chunk(to, from, count, pool, [&](void* into, const void* source, std::int64_t length) {
     transfer(into, source, length);
   });

@@ -1,4 +1,4 @@
-#include "zeroshard/optim/float_environment.h"
+#include "zeroshard/numeric/float_environment.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>

@@ -1,0 +1,82 @@
+#include "zeroshard/device/cuda_driver.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "zeroshard/base/error.h"
+
+namespace zeroshard {
+namespace {
+
+void* open_driver() {
+  void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (library != nullptr) return library;
+  throw ConfigError({.what = "there is no NVIDIA driver",
+                     .value = dlerror(),
+                     .remedy = "run on a machine that has one, or keep everything on the CPU"});
+}
+
+template <typename Function>
+bool find(void* library, const char* name, Function*& function) {
+  function = reinterpret_cast<Function*>(dlsym(library, name));
+  return function != nullptr;
+}
+
+template <typename Function>
+void require(void* library, const char* name, Function*& function) {
+  if (find(library, name, function)) return;
+  throw ConfigError({.what = "the NVIDIA driver lacks a function",
+                     .value = name,
+                     .remedy = "install driver 470 or later"});
+}
+
+CudaDriver find_all() {
+  void* const library = open_driver();
+  CudaDriver driver;
+  require(library, "cuGetErrorString", driver.get_error_string);
+  require(library, "cuDeviceGet", driver.device_get);
+  require(library, "cuDeviceGetAttribute", driver.device_get_attribute);
+  require(library, "cuDevicePrimaryCtxRetain", driver.device_primary_ctx_retain);
+  require(library, "cuCtxGetCurrent", driver.ctx_get_current);
+  require(library, "cuCtxPushCurrent_v2", driver.ctx_push_current);
+  require(library, "cuCtxPopCurrent_v2", driver.ctx_pop_current);
+  require(library, "cuModuleLoadDataEx", driver.module_load_data_ex);
+  require(library, "cuModuleGetFunction", driver.module_get_function);
+  require(library, "cuLaunchKernel", driver.launch_kernel);
+  find(library, "cuFuncLoad", driver.func_load);
+  return driver;
+}
+
+}  // namespace
+
+std::string CudaDriver::message_of(Result result) const {
+  const char* text = nullptr;
+  get_error_string(result, &text);
+  return fmt::format("{} (error {})", text == nullptr ? "unknown error" : text, result);
+}
+
+const CudaDriver& cuda_driver() {
+  static const CudaDriver driver = find_all();
+  return driver;
+}
+
+CudaContextScope::CudaContextScope(void* context) {
+  const CudaDriver& driver = cuda_driver();
+  void* current = nullptr;
+  if (driver.ctx_get_current(&current) == 0 && current == context) return;
+  const CudaDriver::Result result = driver.ctx_push_current(context);
+  if (result == 0) {
+    pushed_ = true;
+    return;
+  }
+  throw StateError({.what = "the device's context cannot be used",
+                    .value = driver.message_of(result),
+                    .remedy = "a device that failed once needs a new process"});
+}
+
+CudaContextScope::~CudaContextScope() {
+  void* popped = nullptr;
+  if (pushed_) cuda_driver().ctx_pop_current(&popped);
+}
+
+}  // namespace zeroshard

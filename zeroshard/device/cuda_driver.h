@@ -1,0 +1,47 @@
+// The few functions of NVIDIA's driver that we call, found at run time: there is no CUDA header,
+// and programs start where there is no driver.
+#pragma once
+
+#include <string>
+
+namespace zeroshard {
+
+// Members are named as the driver's functions are, without their `cu`. Handles are opaque.
+struct CudaDriver {
+  using Result = int;
+
+  Result (*get_error_string)(Result, const char**) = nullptr;
+  Result (*device_get)(int* device, int ordinal) = nullptr;
+  Result (*device_get_attribute)(int* value, int attribute, int device) = nullptr;
+  Result (*device_primary_ctx_retain)(void** context, int device) = nullptr;
+  Result (*ctx_get_current)(void** context) = nullptr;
+  Result (*ctx_push_current)(void* context) = nullptr;
+  Result (*ctx_pop_current)(void** context) = nullptr;
+  Result (*module_load_data_ex)(void** module, const void* image, unsigned options, int* names,
+                                void** values) = nullptr;
+  Result (*module_get_function)(void** function, void* module, const char* name) = nullptr;
+  Result (*func_load)(void* function) = nullptr;  // null in drivers before CUDA 12.4
+  Result (*launch_kernel)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          unsigned, unsigned shared_bytes, void* stream, void** arguments,
+                          void** extra) = nullptr;
+
+  // "an illegal memory access was encountered (error 700)"
+  std::string message_of(Result result) const;
+};
+
+// Throws ConfigError where there is no driver, or one that lacks a function.
+const CudaDriver& cuda_driver();
+
+// While it lives, the context is this thread's current one.
+class CudaContextScope {
+ public:
+  explicit CudaContextScope(void* context);
+  ~CudaContextScope();
+  CudaContextScope(const CudaContextScope&) = delete;
+  CudaContextScope& operator=(const CudaContextScope&) = delete;
+
+ private:
+  bool pushed_ = false;
+};
+
+}  // namespace zeroshard
