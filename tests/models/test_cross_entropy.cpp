@@ -49,6 +49,32 @@ TEST(CrossEntropy, AgreesWithTorchs) {
   }
 }
 
+// Their loss and gradient in 16 bits, against torch's in fp32 of the same logits.
+void expect_close_in(at::ScalarType dtype, double factor) {
+  const Leaves leaves(33, 5000);
+  leaves.targets[3] = kIgnored;
+  const torch::Tensor narrow = leaves.one.detach().to(dtype).requires_grad_();
+  const torch::Tensor wide = narrow.detach().to(at::kFloat).requires_grad_();
+  const torch::Tensor loss = ours(narrow, leaves.targets);
+  const torch::Tensor expected = torchs(wide, leaves.targets);
+  EXPECT_EQ(loss.scalar_type(), at::kFloat);
+  EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-5 * expected.item<double>());
+  (loss * factor).backward();
+  (expected * factor).backward();
+  EXPECT_EQ(narrow.grad().scalar_type(), dtype);
+  const double digits = dtype == at::kHalf ? 2e-3 : 1e-2;  // two roundings
+  const torch::Tensor found = narrow.grad().to(at::kFloat);
+  EXPECT_TRUE(at::allclose(found, wide.grad(), digits, 1e-7 * factor)) << c10::toString(dtype);
+  EXPECT_NEAR(found.sum().item<double>(), 0, 1e-3 * factor);  // nothing is lost on one side alone
+}
+
+TEST(CrossEntropy, SixteenBitLogitsStaySixteenBits) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    expect_close_in(dtype, 1.0);
+    expect_close_in(dtype, 1024.0 / 3);  // a factor that 16 bits do not have
+  }
+}
+
 TEST(CrossEntropy, WorksThroughManyRowsInParts) {
   expect_equal(Leaves(21, 100'000), 1.0);   // ten rows at a time
   expect_equal(Leaves(3, 1'500'000), 1.0);  // more than is taken at a time

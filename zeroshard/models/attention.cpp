@@ -16,8 +16,7 @@ AttentionImpl::AttentionImpl(const GptOptions& options)
   out = register_module("out", Linear(LinearShape{options.hidden, options.hidden, bias}));
 }
 
-torch::Tensor AttentionImpl::forward(const torch::Tensor& x, const Angles& angles,
-                                     KeyValues* seen) {
+torch::Tensor AttentionImpl::mix(const torch::Tensor& x, const Angles& angles, KeyValues* seen) {
   const std::int64_t rows = x.size(0), length = x.size(1);
   const torch::Tensor all = qkv(x).view({rows, length, heads + 2 * kv_heads, head_width});
   std::vector<torch::Tensor> parts;
@@ -46,7 +45,7 @@ torch::Tensor AttentionImpl::forward(const torch::Tensor& x, const Angles& angle
   const torch::Tensor mixed = at::scaled_dot_product_attention(
       parts[0], parts[1], parts[2], /*attn_mask=*/{}, /*dropout_p=*/0.0, is_causal,
       /*scale=*/{}, /*enable_gqa=*/kv_heads != heads);
-  return out(mixed.transpose(1, 2).reshape({rows, length, heads * head_width}).to(x.scalar_type()));
+  return mixed.transpose(1, 2).reshape({rows, length, heads * head_width}).to(x.scalar_type());
 }
 
 }  // namespace zeroshard::models

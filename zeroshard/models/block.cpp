@@ -13,9 +13,9 @@ MlpImpl::MlpImpl(const GptOptions& options) {
   down = register_module("down", Linear(LinearShape{wide, options.hidden, options.has_biases()}));
 }
 
-torch::Tensor MlpImpl::forward(const torch::Tensor& x) {
-  if (gate) return down(at::silu(gate(x)) * up(x));
-  return down(at::gelu(up(x), "tanh"));
+torch::Tensor MlpImpl::widen(const torch::Tensor& x) {
+  if (gate) return at::silu(gate(x)) * up(x);
+  return at::gelu(up(x), "tanh");
 }
 
 BlockImpl::BlockImpl(const GptOptions& options) {
@@ -26,9 +26,16 @@ BlockImpl::BlockImpl(const GptOptions& options) {
 }
 
 torch::Tensor BlockImpl::forward(torch::Tensor x, torch::Tensor cosine, torch::Tensor sine,
-                                 KeyValues* seen) {
-  x = x + attention(attention_norm(x), Angles{std::move(cosine), std::move(sine)}, seen);
-  return x + mlp(mlp_norm(x));
+                                 KeyValues* seen, Kept kept) {
+  const bool again = kept != nullptr && kept->after_attention.defined();
+  const Angles angles{std::move(cosine), std::move(sine)};
+  const torch::Tensor mixed = attention->mix(attention_norm(x), angles, seen);
+  x = again ? known_sum(x, attention->out, mixed, kept->after_attention)
+            : x + attention->out(mixed);
+  if (kept != nullptr && !again) kept->after_attention = x.detach();
+  const torch::Tensor wide = mlp->widen(mlp_norm(x));
+  // What a second forward returns is differentiated and not read, so that x will do for it.
+  return again ? known_sum(x, mlp->down, wide, x) : x + mlp->down(wide);
 }
 
 }  // namespace zeroshard::models

@@ -55,10 +55,11 @@ HeadImpl::HeadImpl(const GptOptions& options) {
 
 torch::Tensor HeadImpl::forward(torch::Tensor x, torch::Tensor tied, torch::Tensor targets) {
   x = norm(x);
-  const torch::Tensor logits = tied.defined() ? apply_linear(x, tied) : out(x);
+  torch::Tensor logits = tied.defined() ? apply_linear(x, tied) : out(x);
   if (!targets.defined()) return logits;
-  return consuming_cross_entropy(logits.to(at::kFloat).view({-1, logits.size(-1)}),
-                                 targets.reshape({-1}), kIgnoredTarget);
+  if (logits.is_cpu()) logits = logits.to(at::kFloat);
+  return consuming_cross_entropy(logits.view({-1, logits.size(-1)}), targets.reshape({-1}),
+                                 kIgnoredTarget);
 }
 
 }  // namespace models
@@ -101,9 +102,12 @@ torch::Tensor GptImpl::run_blocks(const torch::Tensor& tokens, KeyValueCache* ca
   check_tokens(tokens, seen, options);
   torch::Tensor x = embedding->forward(tokens, seen);
   const models::Angles angles = angles_.of(seen, tokens.size(1), x.options());
+  const bool keeps = options.checkpoint_activations && !x.is_cpu();
+  const auto kept = [] { return std::make_shared<models::KeptActivations>(); };
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     models::KeyValues* const past = cache == nullptr ? nullptr : &cache->layers[i];
-    x = blocks[i]->forward(std::move(x), angles.cosine, angles.sine, past);
+    x = blocks[i]->forward(std::move(x), angles.cosine, angles.sine, past,
+                           keeps ? kept() : nullptr);
   }
   return x;
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "zeroshard/engine/tensors.h"
+#include "zeroshard/trainer/batch_memory.h"
 #include "zeroshard/trainer/inputs.h"
 
 namespace zeroshard {
@@ -29,9 +30,10 @@ torch::nn::Module& DenseTask::make_model(Device device) {
 
 at::Tensor DenseTask::loss(std::span<const std::int64_t> samples) {
   const auto rows = static_cast<std::int64_t>(samples.size());
-  const at::Tensor x = at::empty({rows, 1}), y = at::empty({rows, 1});
-  data_.fill(samples, floats(x), floats(y));
-  return model_->loss(x.to(device_), y.to(device_));
+  const at::Tensor points = host_batch({2, rows, 1}, at::kFloat, device_);
+  data_.fill(samples, floats(points[0]), floats(points[1]));
+  const at::Tensor there = on_device(points, device_);
+  return model_->loss(there[0], there[1]);
 }
 
 std::string DenseTask::sample(std::uint64_t, const GoOn&) {

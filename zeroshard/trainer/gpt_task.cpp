@@ -1,11 +1,11 @@
 #include "zeroshard/trainer/gpt_task.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/models/generate.h"
+#include "zeroshard/trainer/batch_memory.h"
 #include "zeroshard/trainer/batches.h"
 #include "zeroshard/trainer/evaluation.h"
 #include "zeroshard/trainer/inputs.h"
@@ -36,15 +36,18 @@ torch::nn::Module& GptTask::make_model(Device device) {
 
 GptTask::Batch GptTask::read(const TokenFiles& files, std::span<const std::int64_t> samples) const {
   const auto rows = static_cast<std::int64_t>(samples.size());
-  Batch batch{at::empty({rows, model_options_.sequence}, at::kLong),
-              at::empty({rows, model_options_.sequence}, at::kLong)};
-  fill_batch(files, samples, numbers(batch.inputs), numbers(batch.targets));
+  const Batch batch{host_batch({2, rows, model_options_.sequence}, at::kLong, device_)};
+  fill_batch(files, samples, numbers(batch.inputs()), numbers(batch.targets()));
   return batch;
 }
 
+at::Tensor GptTask::loss_of(const Batch& batch) {
+  const Batch there{on_device(batch.tokens, device_)};
+  return model_->loss(there.inputs(), there.targets());
+}
+
 at::Tensor GptTask::loss(std::span<const std::int64_t> samples) {
-  const Batch batch = read(files_, samples);
-  return model_->loss(batch.inputs.to(device_), batch.targets.to(device_));
+  return loss_of(read(files_, samples));
 }
 
 std::optional<double> GptTask::evaluate(Communicator& comm, std::int64_t rows_per_rank,
@@ -62,9 +65,9 @@ std::optional<double> GptTask::evaluate(Communicator& comm, std::int64_t rows_pe
     std::int64_t counted = 0;
     for (std::size_t row = 0; row < rows.counts.size(); ++row) {
       counted += rows.counts[row];
-      if (rows.counts[row] == 0) batch.targets[static_cast<std::int64_t>(row)] = kIgnoredTarget;
+      if (rows.counts[row] == 0) batch.targets()[static_cast<std::int64_t>(row)] = kIgnoredTarget;
     }
-    const at::Tensor mean = model_->loss(batch.inputs.to(device_), batch.targets.to(device_));
+    const at::Tensor mean = loss_of(batch);
     if (counted > 0) sum += mean.item<double>() * static_cast<double>(counted);
   }
   auto total = static_cast<float>(sum);

@@ -24,9 +24,13 @@ class GptTask final : public TrainingTask {
 
  private:
   struct Batch {
-    at::Tensor inputs, targets;
+    at::Tensor tokens;  // [2, rows, length]: one tensor, so that one copy brings it to the device
+
+    at::Tensor inputs() const { return tokens[0]; }
+    at::Tensor targets() const { return tokens[1]; }
   };
   Batch read(const TokenFiles& files, std::span<const std::int64_t> samples) const;
+  at::Tensor loss_of(const Batch& batch);
 
   const GptOptions model_options_;
   const TokenFiles files_;

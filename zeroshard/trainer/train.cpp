@@ -63,22 +63,23 @@ Trainer::Trainer(const TrainOptions& options, const RunSettings& run, const Part
       comm_(parts.comm),
       batches_(task_.sample_count(), shape_of(run, comm_),
                {.drop_last = run.config.batch.drop_last, .start = {.seed = options.seed}}),
-      interrupts_(parts.interrupts) {
+      interrupts_(parts.interrupts),
+      device_(device) {
   if (!options.trace.empty()) trace_ = std::make_unique<Trace>(TraceOptions{.rank = comm_.rank()});
-  make_engine(device);
+  make_engine();
   if (is_first()) log_.emplace(options_, run_, engine_->core());
 }
 
 Trainer::~Trainer() = default;
 
-void Trainer::make_engine(Device device) {
-  EngineOptions options = engine_options(run_.config, device, run_.batch.accumulation);
+void Trainer::make_engine() {
+  EngineOptions options = engine_options(run_.config, device_, run_.batch.accumulation);
   options.threads = at::get_num_threads();
   options.trace = trace_.get();
   torch::nn::Module* model = nullptr;
   {
     const Init scope(options, comm_, options_.seed);
-    model = &task_.make_model(device);
+    model = &task_.make_model(device_);
   }
   engine_ = std::make_unique<Engine>(*model, options, comm_);
   if (options_.init.empty()) {
@@ -127,33 +128,36 @@ StepOutcome Trainer::train_step(WallClock* clock) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   std::chrono::nanoseconds longest{};
-  double loss_sum = 0.0;
+  StepLoss loss(device_);
   StepResult result;
   for (std::int64_t micro = 0; micro < run_.batch.accumulation; ++micro) {
     const auto part_start = Clock::now();
-    result = train_micro_step(micro, clock, loss_sum);
+    result = train_micro_step(micro, clock, loss);
     if (result.boundary || !has_long_steps_) continue;
     longest = std::max<std::chrono::nanoseconds>(longest, Clock::now() - part_start);
     const StopVote vote = vote_to_stop(comm_, interrupts_, would_end_late(longest));
     if (vote.enough) return {.signal = vote.signal, .abandoned = true};
   }
   batches_.advance();
-  return agree(loss_sum, std::chrono::duration<double>(Clock::now() - start).count(), result);
+  return agree(loss.receive(), std::chrono::duration<double>(Clock::now() - start).count(), result);
 }
 
-StepResult Trainer::train_micro_step(std::int64_t micro, WallClock* clock, double& loss_sum) {
+template <typename Part>
+void Trainer::timed(WallClock* clock, const char* name, const Part& part) {
+  const WallClock::Scope scope(clock, doing_ = name);
+  part();
+  if (clock != nullptr) Stream::current(device_).synchronize();
+}
+
+StepResult Trainer::train_micro_step(std::int64_t micro, WallClock* clock, StepLoss& step_loss) {
   at::Tensor loss;
-  {
-    const WallClock::Scope scope(clock, doing_ = "forward");
-    loss = task_.loss(batches_.samples_of(micro));
-  }
-  {
-    const WallClock::Scope scope(clock, doing_ = "backward");
-    engine_->backward(loss);
-  }
-  const WallClock::Scope scope(clock, doing_ = "step");
-  const StepResult result = engine_->step();
-  loss_sum += loss.item<double>();
+  timed(clock, "forward", [&] { loss = task_.loss(batches_.samples_of(micro)); });
+  timed(clock, "backward", [&] { engine_->backward(loss); });
+  step_loss.add(loss);
+  // Before the step, whose norm the host waits for: the sum has then arrived as well.
+  if (micro + 1 == run_.batch.accumulation) step_loss.send();
+  StepResult result;
+  timed(clock, "step", [&] { result = engine_->step(); });
   return result;
 }
 

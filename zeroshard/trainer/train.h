@@ -14,6 +14,7 @@
 #include "zeroshard/trainer/batches.h"
 #include "zeroshard/trainer/run_log.h"
 #include "zeroshard/trainer/run_settings.h"
+#include "zeroshard/trainer/step_loss.h"
 #include "zeroshard/trainer/task.h"
 
 namespace zeroshard {
@@ -54,12 +55,15 @@ class Trainer {
   void make_room();
 
  private:
-  void make_engine(Device device);
+  void make_engine();
   bool is_first() const { return comm_.rank() == 0; }
   double set_learning_rate();
   StepOutcome train_step(WallClock* clock);
-  // Part of a step: its loss is added to `loss_sum`.
-  StepResult train_micro_step(std::int64_t micro, WallClock* clock, double& loss_sum);
+  // Part of a step, whose loss it adds to.
+  StepResult train_micro_step(std::int64_t micro, WallClock* clock, StepLoss& step_loss);
+  // A part that the breakdown shows: then, and only then, the host waits for its end on the device.
+  template <typename Part>
+  void timed(WallClock* clock, const char* name, const Part& part);
   StepOutcome agree(double loss_sum, double seconds, const StepResult& result);
   bool would_end_late(std::chrono::nanoseconds part) const;
   void refuse_lost_loss(const StepOutcome& outcome) const;
@@ -75,6 +79,7 @@ class Trainer {
   Communicator& comm_;
   BatchPlan batches_;
   Interrupts& interrupts_;
+  const Device device_;
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<Engine> engine_;
   std::optional<RunLog> log_;
