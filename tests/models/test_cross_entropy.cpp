@@ -65,7 +65,7 @@ void expect_close_in(at::ScalarType dtype, double factor) {
   const double digits = dtype == at::kHalf ? 2e-3 : 1e-2;  // two roundings
   const torch::Tensor found = narrow.grad().to(at::kFloat);
   EXPECT_TRUE(at::allclose(found, wide.grad(), digits, 1e-7 * factor)) << c10::toString(dtype);
-  EXPECT_NEAR(found.sum().item<double>(), 0, 1e-3 * factor);  // nothing is lost on one side alone
+  EXPECT_NEAR(found.sum().item<double>(), 0, 4e-3 * factor);  // as near as 16 bits allow
 }
 
 TEST(CrossEntropy, SixteenBitLogitsStaySixteenBits) {
