@@ -58,7 +58,10 @@ class FakeQueue final : public StreamQueue, public std::enable_shared_from_this<
     });
   }
 
-  PointPtr record() override { return std::make_shared<FakePoint>(queue_.record()); }
+  PointPtr record() override {
+    ++fake_.recorded_;
+    return std::make_shared<FakePoint>(queue_.record());
+  }
 
   // As CUDA: its own events wait on the device, others hold up the caller.
   void wait(const PointPtr& point) override {

@@ -7,6 +7,7 @@
 //   fake.launch(stream, [] { ... });                      // a "kernel": runs in stream order
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -26,6 +27,8 @@ class FakeAccelerator final : public DeviceBackend {
   static constexpr std::int64_t kCapacity = std::int64_t{1} << 30;
 
   void launch(const Stream& stream, std::function<void()> kernel);
+  // Events that its streams have recorded so far.
+  std::int64_t recorded() const { return recorded_; }
   // Without dying of it.
   bool host_can_read(const void* data) const;
 
@@ -53,6 +56,7 @@ class FakeAccelerator final : public DeviceBackend {
   std::mutex mutex_;
   std::map<std::uintptr_t, Region> regions_;
   std::int64_t held_bytes_ = 0;
+  std::atomic<std::int64_t> recorded_ = 0;
   std::shared_ptr<StreamQueue> default_queue_;
 };
 

@@ -6,21 +6,29 @@
 
 namespace zeroshard {
 
-void Completion::finish(std::exception_ptr error) {
+void Completion::finish(std::exception_ptr error) { finish({}, std::move(error)); }
+
+void Completion::finish_behind(const Event& last) { finish(last, nullptr); }
+
+void Completion::finish(const Event& last, std::exception_ptr error) {
   {
     const std::lock_guard lock(mutex_);
-    ZS_CHECK(!done_, "an operation was finished twice");
-    done_ = true;
-    error_ = std::move(error);
+    ZS_CHECK(!issued_, "an operation was finished twice");
+    issued_ = true;
+    last_ = last;
+    if (error) {
+      failure_ = std::make_shared<StreamFailure>();
+      failure_->error = std::move(error);
+    }
     if (when_done_) std::exchange(when_done_, nullptr)();
   }
-  finished_.notify_all();
+  changed_.notify_all();
 }
 
 void Completion::when_done(std::function<void()> act) const {
   {
     const std::lock_guard lock(mutex_);
-    if (!done_) {
+    if (!issued_) {
       ZS_CHECK(!when_done_, "an operation has two that want to know of its end");
       when_done_ = std::move(act);
       return;
@@ -29,27 +37,48 @@ void Completion::when_done(std::function<void()> act) const {
   act();
 }
 
+// Where all is issued the communicator is left alone: only the last copies are still to come.
 void Completion::abandon() const noexcept {
-  if (!abandon_) return;
-  abandon_();
-  std::unique_lock lock(mutex_);
-  finished_.wait(lock, [&] { return done_; });
+  if (!issued()) {
+    if (!abandon_) return;
+    abandon_();
+    wait_until_issued();
+  }
+  last_.wait_until_over();
 }
 
-bool Completion::done() const {
+bool Completion::issued_within(std::chrono::milliseconds time) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return issued_; });
+}
+
+bool Completion::issued() const {
   const std::lock_guard lock(mutex_);
-  return done_;
+  return issued_;
 }
 
-bool Completion::wait_for(std::chrono::milliseconds time) const {
+void Completion::wait_until_issued() const {
   std::unique_lock lock(mutex_);
-  return finished_.wait_for(lock, time, [&] { return done_; });
+  changed_.wait(lock, [&] { return issued_; });
 }
 
-void Completion::wait() const {
-  std::unique_lock lock(mutex_);
-  finished_.wait(lock, [&] { return done_; });
-  if (error_) std::rethrow_exception(error_);
+bool Completion::done() const { return issued() && last_.done(); }
+
+void Completion::block() const {
+  wait_until_issued();
+  if (last_.point() != nullptr) last_.point()->block();
+}
+
+std::shared_ptr<StreamFailure> Completion::failure() const {
+  if (failure_ != nullptr || last_.point() == nullptr) return failure_;
+  return last_.point()->failure();
+}
+
+void Completion::wait(const std::shared_ptr<const Completion>& completion, const Stream& stream) {
+  if (stream.device() == kCpu) return stream.wait(Event(completion));
+  completion->wait_until_issued();
+  if (completion->failure_ != nullptr) completion->failure_->raise();
+  stream.wait(completion->last_);
 }
 
 }  // namespace zeroshard

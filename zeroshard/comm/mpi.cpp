@@ -24,7 +24,7 @@ class MpiCommunicator final : public QueuedCommunicator {
   ~MpiCommunicator() override {
     if (unwinding_) return;
     for (const auto& call : under_way_) {
-      while (!call->wait_for(std::chrono::seconds(1))) {
+      while (!call->issued_within(std::chrono::seconds(1))) {
       }
     }
     driver_->free_lane(lane_);

@@ -127,6 +127,7 @@ class StagedCommunicator final : public Communicator {
     if (on_device) ready.record(Stream::current(options_.device));
     {
       const std::lock_guard lock(mutex_);
+      if (!failure_ && last_end_.failed()) failure_ = last_end_.point()->failure()->error;
       if (failure_) {
         call.completion->finish(failure_);
         return handle;
@@ -200,33 +201,32 @@ class StagedCommunicator final : public Communicator {
 
   void finish_oldest() {
     PartUnderWay& oldest = under_way_.front();
-    while (!oldest.sent.wait_for(kLook)) {
+    while (!oldest.sent.issued_within(kLook)) {
       if (abandoned()) throw left_behind();
     }
     oldest.sent.wait();
     oldest.slot->bring_up(oldest.owner->call, oldest.part);
-    if (oldest.part.last) {
-      oldest.slot->finish();
-      finish_call();
-    }
+    if (oldest.part.last) finish_call(oldest.slot->brought_up());
     under_way_.pop_front();
   }
 
-  // Of a call's copies up the last part's are the last, all being on one stream.
-  void finish_call() {
+  // Of a call's copies up the last part's are the last, all being on one stream. They are issued,
+  // and nobody waits for them here: the handle's owner does, or its stream.
+  void finish_call(const Event& brought_up) {
     const CallPtr done = std::move(taken_.front());
     taken_.pop_front();
     {
       const std::lock_guard lock(mutex_);
       --open_calls_;
+      last_end_ = brought_up;
     }
-    done->call.completion->finish();
+    done->call.completion->finish_behind(brought_up);
   }
 
   // Nothing may touch the calls' memory any more when their handles say that they are over.
   void fail(const std::exception_ptr& error) {
     for (const PartUnderWay& part : under_way_) {
-      while (!part.sent.wait_for(kLook) && !abandoned()) {
+      while (!part.sent.issued_within(kLook) && !abandoned()) {
       }
     }
     if (ring_) quiet(ring_->streams.down), quiet(ring_->streams.up);
@@ -270,6 +270,7 @@ class StagedCommunicator final : public Communicator {
   std::deque<CallPtr> queue_;
   int open_calls_ = 0;  // queued or with the worker
   std::exception_ptr failure_;
+  Event last_end_;  // of the last call that was finished: its copies up may fail after that
   bool closing_ = false;
   bool abandoned_ = false;
 

@@ -34,9 +34,14 @@ StagingSlot::StagingSlot(const StagingStreams& streams, int rank, int world_size
       world_size_(world_size),
       memory_(Buffer::pinned(streams.device, bytes)) {}
 
+StagingSlot::~StagingSlot() {
+  brought_down_.wait_until_over();
+  brought_up_.wait_until_over();
+}
+
 void StagingSlot::bring_down(const Call& call, const Part& part) {
-  if (copies_host_input(call)) memory_.before_write(streams_->host);
-  memory_.before_write(streams_->down);
+  if (copies_host_input(call)) brought_up_.synchronize();
+  streams_->down.wait(brought_up_);
   for (const Slice& slice : part.slices) {
     if (call.tag.operation == Operation::all_gather) {
       bring_down(call.gathers[slice.pair], slice);
@@ -46,7 +51,7 @@ void StagingSlot::bring_down(const Call& call, const Part& part) {
       to_slot(slice.out_offset, call.piece.read(), slice.begin, slice.count);
     }
   }
-  memory_.wrote(streams_->down);
+  brought_down_.record(streams_->down);
 }
 
 // Straight to where the gathered elements of this rank belong.
@@ -68,7 +73,7 @@ void StagingSlot::bring_down(const ReducePair& pair, const Slice& slice, bool ac
 }
 
 Handle StagingSlot::send(Communicator& comm, const Call& call, const Part& part) {
-  memory_.before_read(streams_->host);
+  brought_down_.synchronize();
   Call inner{.tag = call.tag,
              .reduce_options = call.reduce_options,
              .piece = call.piece,
@@ -117,7 +122,7 @@ void StagingSlot::bring_up(const Call& call, const Part& part) {
       from_slot(slice.out_offset, call.piece, slice.begin, slice.count);
     }
   }
-  memory_.read(streams_->up);
+  brought_up_.record(streams_->up);
 }
 
 void StagingSlot::bring_up(const GatherPair& pair, const Slice& slice) {

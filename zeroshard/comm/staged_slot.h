@@ -4,7 +4,10 @@
 //   Handle sent = slot.send(inner, call, part);     // waits for the copies down
 //   sent.wait();
 //   slot.bring_up(call, part);                      // on the up stream; returns at once
-//   slot.finish();                                  // the results are in the caller's memory
+//   slot.brought_up().synchronize();                // the results are in the caller's memory
+//
+// Its own events say when the copies are over. A Buffer's would be recorded when somebody asks
+// (stream_uses.h), and so wait for the parts that have been given to the streams meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +30,15 @@ struct StagingStreams {
 class StagingSlot {
  public:
   StagingSlot(const StagingStreams& streams, int rank, int world_size, std::int64_t bytes);
+  ~StagingSlot();
+  StagingSlot(const StagingSlot&) = delete;
+  StagingSlot& operator=(const StagingSlot&) = delete;
 
   void bring_down(const Call& call, const Part& part);
   Handle send(Communicator& comm, const Call& call, const Part& part);
   void bring_up(const Call& call, const Part& part);
-  void finish() const { memory_.before_write(streams_->host); }
+  // Behind the last part's copies up.
+  const Event& brought_up() const { return brought_up_; }
 
  private:
   void bring_down(const GatherPair& pair, const Slice& slice);
@@ -49,6 +56,7 @@ class StagingSlot {
   int rank_;
   int world_size_;
   Buffer memory_;
+  Event brought_down_, brought_up_;
 };
 
 }  // namespace zeroshard

@@ -47,42 +47,12 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   device_ = other.device_;
   bytes_ = std::exchange(other.bytes_, 0);
   memory_ = std::move(other.memory_);
-  writes_ = std::move(other.writes_);
-  reads_ = std::move(other.reads_);
+  uses_ = std::move(other.uses_);
   return *this;
 }
 
-void Buffer::before_read(const Stream& stream) const { wait_for(writes_, stream); }
-
-void Buffer::before_write(const Stream& stream) const {
-  wait_for(writes_, stream);
-  wait_for(reads_, stream);
-}
-
-void Buffer::note(Uses& uses, const Stream& stream) {
-  Use now{stream.device(), stream.id()};
-  now.event.record(stream);
-  std::erase_if(uses, [&](const Use& use) {
-    const bool same = use.device == now.device && use.stream_id == now.stream_id;
-    // Failed uses stay: who reads next must hear of it.
-    return same || (use.event.done() && !use.event.failed());
-  });
-  uses.push_back(std::move(now));
-}
-
-void Buffer::wait_for(const Uses& uses, const Stream& stream) {
-  for (const Use& use : uses) {
-    if (use.device == stream.device() && use.stream_id == stream.id()) continue;
-    stream.wait(use.event);
-  }
-}
-
 void Buffer::release() noexcept {
-  for (const Uses* uses : {&writes_, &reads_}) {
-    for (const Use& use : *uses) use.event.wait_until_over();
-  }
-  writes_.clear();
-  reads_.clear();
+  uses_.wait_until_over();
   memory_.reset();
 }
 

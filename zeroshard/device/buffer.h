@@ -11,9 +11,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
-#include "zeroshard/device/event.h"
+#include "zeroshard/device/stream_uses.h"
 
 namespace zeroshard {
 
@@ -35,30 +34,21 @@ class Buffer {
   Device device() const { return device_; }
 
   // What `stream` is given from now on comes after all writes by other streams.
-  void before_read(const Stream& stream) const;
+  void before_read(const Stream& stream) const { uses_.wait_for_writes(stream); }
   // The same after all writes and all reads: the memory may be used for something else.
-  void before_write(const Stream& stream) const;
-  // Call after the work was given to `stream`.
-  void wrote(const Stream& stream) { note(writes_, stream); }
-  void read(const Stream& stream) { note(reads_, stream); }
+  void before_write(const Stream& stream) const { uses_.wait_for_all(stream); }
+  // Call these after the work was given to `stream`. They cost next to nothing while one and the
+  // same stream uses the memory (stream_uses.h).
+  void wrote(const Stream& stream) { uses_.wrote(stream); }
+  void read(const Stream& stream) { uses_.read(stream); }
 
  private:
-  // The last use by one stream. The stream itself is not kept: its thread must be free to end.
-  struct Use {
-    Device device;
-    std::int64_t stream_id = 0;
-    Event event = {};
-  };
-  using Uses = std::vector<Use>;
-
-  static void note(Uses& uses, const Stream& stream);
-  static void wait_for(const Uses& uses, const Stream& stream);
   void release() noexcept;
 
   Device device_;
   std::int64_t bytes_ = 0;
   std::shared_ptr<void> memory_;
-  Uses writes_, reads_;
+  mutable StreamUses uses_;  // waiting may record what was not recorded before
 };
 
 }  // namespace zeroshard

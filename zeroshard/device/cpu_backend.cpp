@@ -34,7 +34,7 @@ class ReachedPoint final : public StreamPoint {
 class CallingThread final : public StreamQueue {
  public:
   Device device() const override { return kCpu; }
-  std::int64_t id() const override { return 0; }
+  std::int64_t id() const override { return kCallingThreadId; }
   void run(std::function<void()> work) override { work(); }
   void copy(const CopyRequest& request) override { copy_now(request); }
   PointPtr record() override { return reached_; }

@@ -14,7 +14,7 @@ namespace {
 using FailurePtr = std::shared_ptr<StreamFailure>;
 
 std::int64_t next_id() {
-  static std::atomic<std::int64_t> last = 0;
+  static std::atomic<std::int64_t> last = kCallingThreadId;
   return ++last;
 }
 

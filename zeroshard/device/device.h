@@ -15,6 +15,8 @@ struct Device {
 };
 
 inline constexpr Device kCpu{};
+// The id of the CPU's current stream, whichever thread calls; its side streams count from 1.
+inline constexpr int kCallingThreadId = 0;
 
 // "cpu", "cuda:0"
 std::string name_of(Device device);

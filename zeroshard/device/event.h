@@ -7,6 +7,8 @@
 //   if (!ready.done()) ready.synchronize();
 #pragma once
 
+#include <utility>
+
 #include "zeroshard/device/stream.h"
 
 namespace zeroshard {
@@ -14,6 +16,8 @@ namespace zeroshard {
 class Event {
  public:
   Event() = default;
+  // A point that somebody else reaches (an operation's end, handle.h); null is done.
+  explicit Event(PointPtr point) : point_(std::move(point)) {}
 
   void record(const Stream& stream) { point_ = stream.queue_->record(); }
   // Whether the work is over, well or not.
@@ -26,6 +30,7 @@ class Event {
   }
   // Blocks and throws nothing: for destructors, which only need the work to be over.
   void wait_until_over() const noexcept;
+  const PointPtr& point() const { return point_; }
 
  private:
   friend class Stream;

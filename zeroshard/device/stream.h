@@ -32,6 +32,8 @@ class Stream {
   Device device() const { return queue_->device(); }
   // Among the streams of one device: equal where they are one order of work.
   std::int64_t id() const { return queue_->id(); }
+  // Whether it is the CPU's current stream, on which nothing is under way when a call returns.
+  bool is_calling_thread() const { return device() == kCpu && id() == kCallingThreadId; }
 
   // The driver's own handle of an accelerator's stream (kernel_module.h).
   void* native() const { return queue_->native(); }

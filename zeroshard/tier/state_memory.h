@@ -52,7 +52,14 @@ class StateBuffer {
   void* data() const { return buffer_.data(); }
   std::int64_t bytes() const { return buffer_.bytes(); }
   Device device() const { return buffer_.device(); }
+  Tier tier() const { return tier_; }
   explicit operator bool() const { return ledger_ != nullptr; }
+
+  // Who reads or writes the state says so, as buffer.h tells.
+  void before_read(const Stream& stream) const { buffer_.before_read(stream); }
+  void before_write(const Stream& stream) const { buffer_.before_write(stream); }
+  void wrote(const Stream& stream) { buffer_.wrote(stream); }
+  void read(const Stream& stream) { buffer_.read(stream); }
 
  private:
   void forget() noexcept;
