@@ -10,8 +10,8 @@
 #include "python/bindings/config.h"
 #include "zeroshard/base/launch.h"
 #include "zeroshard/comm/c10d.h"
+#include "zeroshard/comm/carry_through_host.h"
 #include "zeroshard/comm/single.h"
-#include "zeroshard/comm/staged.h"
 #include "zeroshard/trainer/choose_device.h"
 
 namespace zeroshard::python {
@@ -29,7 +29,7 @@ std::shared_ptr<Communicator> over_groups(const std::vector<std::string>& names,
   std::unique_ptr<Communicator> comm = make_c10d_communicator(std::move(groups), options);
   const Device on = choose_device(device, 0);
   if (on.kind == DeviceKind::cpu) return comm;
-  return stage_device_memory(std::move(comm), {.device = on});
+  return carry_through_host(std::move(comm), {.device = on});
 }
 
 // (launcher, rank, world size, local rank), as the launchers' variables say.

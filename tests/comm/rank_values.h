@@ -10,7 +10,7 @@
 #include "zeroshard/base/half.h"
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/device/buffer.h"
-#include "zeroshard/device/copy.h"
+#include "zeroshard/device/stream.h"
 
 namespace zeroshard {
 

@@ -11,7 +11,7 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/comm/control.h"
-#include "zeroshard/comm/control_peer.h"
+#include "zeroshard/comm/control_frame.h"
 
 namespace zeroshard {
 namespace {

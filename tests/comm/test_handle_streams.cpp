@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/comm/carry_support.h"
 #include "tests/comm/rank_values.h"
-#include "tests/comm/staged_support.h"
 #include "tests/support/fake_accelerator.h"
 #include "zeroshard/base/error.h"
 
@@ -161,17 +161,17 @@ void gather_and_reduce_without_waiting(Communicator& comm, const Stream& compute
 
 TEST_F(HandleStreams, StepsWithoutAWaitOfTheHostHaveTheSameNumbers) {
   for (const int slots : {1, 3}) {
-    run_staged_ranks(2, {.part_bytes = 256, .slots = slots},
-                     [](Communicator& comm, TrafficLedger&) {
-                       const Stream compute = Stream::make(kDevice);
-                       compute.run([&] { gather_and_reduce_without_waiting(comm, compute); });
-                     });
+    run_carrying_ranks(2, {.part_bytes = 256, .slots = slots},
+                       [](Communicator& comm, TrafficLedger&) {
+                         const Stream compute = Stream::make(kDevice);
+                         compute.run([&] { gather_and_reduce_without_waiting(comm, compute); });
+                       });
   }
 }
 
 // Of all copies the last ones up are found to be wrong: the handle has been issued by then.
 TEST_F(HandleStreams, AFailedCopyUpFailsTheNextCallsOfTheCommunicator) {
-  run_staged_ranks(1, {}, [](Communicator& comm, TrafficLedger&) {
+  run_carrying_ranks(1, {}, [](Communicator& comm, TrafficLedger&) {
     const RankBuffer in(10, DType::fp32, kDevice);
     float not_device_memory[10] = {};
     const Piece out{not_device_memory, 10, DType::fp32, DeviceKind::cuda};

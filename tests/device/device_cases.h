@@ -15,7 +15,6 @@
 #include <gtest/gtest.h>
 
 #include "zeroshard/device/buffer.h"
-#include "zeroshard/device/copy.h"
 #include "zeroshard/device/event.h"
 #include "zeroshard/device/stream.h"
 

@@ -204,7 +204,7 @@ TEST(GatherPool, RefusesBadArguments) {
   EXPECT_THROW(size_gather_pool(two, {{0, 1}}, {}), InvariantError);
 }
 
-TEST(StagingRing, RoundsSlotsUp) {
+TEST(CarryRing, RoundsSlotsUp) {
   EXPECT_EQ(size_staging_ring(4, 1000), (Ring{1024, 4, 4096}));
   EXPECT_EQ(size_staging_ring(2, 256), (Ring{256, 2, 512}));
   EXPECT_EQ(size_staging_ring(0, 256).total_bytes, 0);

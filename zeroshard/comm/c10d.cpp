@@ -8,18 +8,18 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
-#include "zeroshard/comm/c10d_messages.h"
+#include "zeroshard/comm/c10d_transport.h"
 #include "zeroshard/comm/call.h"
 #include "zeroshard/comm/greeting.h"
 #include "zeroshard/comm/rank_sum.h"
-#include "zeroshard/comm/shared_messages.h"
+#include "zeroshard/comm/transport.h"
 #include "zeroshard/device/stream.h"
 
 namespace zeroshard {
 namespace {
 
 using Groups = std::vector<c10::intrusive_ptr<c10d::Backend>>;
-using Round = Messages::Round;
+using Round = Transport::Round;
 
 constexpr std::int64_t kPartBytes = 1 << 20;  // of one rank: stays in the cache until it is summed
 
@@ -33,11 +33,11 @@ std::byte* bytes_at(void* data, std::int64_t offset) {
 // Sums parts of a bucket: while one is summed the next one is on its way.
 class PartSum {
  public:
-  PartSum(Messages& messages, const Call& call, std::size_t pair)
-      : messages_(messages), call_(call), pair_(call.reduces[pair]) {
+  PartSum(Transport& transport, const Call& call, std::size_t pair)
+      : transport_(transport), call_(call), pair_(call.reduces[pair]) {
     const std::int64_t element = bytes_of(pair_.in.dtype);
     part_count_ = std::min(pair_.out.count, kPartBytes / element);
-    const auto slot_bytes = part_count_ * element * messages_.world_size();
+    const auto slot_bytes = part_count_ * element * transport_.world_size();
     for (auto& slot : slots_) slot.resize(static_cast<std::size_t>(slot_bytes));
   }
 
@@ -47,7 +47,7 @@ class PartSum {
     for (std::int64_t part = 0; part * part_count_ < pair_.out.count; ++part) {
       const auto now = static_cast<std::size_t>(part % 2);
       post(part + 1, rounds[1 - now]);
-      messages_.wait(rounds[now], call_.tag);
+      transport_.wait(rounds[now], call_.tag);
       sum(part);
     }
   }
@@ -68,15 +68,15 @@ class PartSum {
   }
 
   void post(std::int64_t part, Round& round) {
-    messages_.exchange(
+    transport_.exchange(
         count_of(part) * bytes_of(pair_.in.dtype), [&](int peer) { return input_for(peer, part); },
         [&](int peer) { return slot_of(peer, part); }, round);
   }
 
   void sum(std::int64_t part) {
     std::vector<const void*> addends;
-    for (int rank = 0; rank < messages_.world_size(); ++rank) {
-      const bool own = rank == messages_.rank();
+    for (int rank = 0; rank < transport_.world_size(); ++rank) {
+      const bool own = rank == transport_.rank();
       addends.push_back(own ? input_for(rank, part) : slot_of(rank, part));
     }
     Piece out = pair_.out;
@@ -85,7 +85,7 @@ class PartSum {
     sum_in_rank_order(addends, pair_.in.dtype, out, call_.reduce_options);
   }
 
-  Messages& messages_;
+  Transport& transport_;
   const Call& call_;
   const ReducePair& pair_;
   std::int64_t part_count_ = 0;
@@ -93,11 +93,11 @@ class PartSum {
 };
 
 // Through memory where all ranks can share it: several times faster than any group's own messages.
-std::unique_ptr<Messages> make_messages(c10::intrusive_ptr<c10d::Backend> group,
-                                        const C10dOptions& options) {
-  auto over_group = std::make_unique<C10dMessages>(std::move(group), options.comm);
+std::unique_ptr<Transport> make_transport(c10::intrusive_ptr<c10d::Backend> group,
+                                          const C10dOptions& options) {
+  auto over_group = std::make_unique<C10dTransport>(std::move(group), options.comm);
   if (!options.shares_memory || over_group->world_size() == 1) return over_group;
-  std::unique_ptr<Messages> shared = share_memory(*over_group, options.comm);
+  std::unique_ptr<Transport> shared = share_memory(*over_group, options.comm);
   return shared ? std::move(shared) : std::move(over_group);
 }
 
@@ -107,11 +107,11 @@ class C10dCommunicator final : public QueuedCommunicator {
   C10dCommunicator(std::shared_ptr<Groups> unused, const C10dOptions& options)
       : unused_(std::move(unused)),
         options_(options),
-        messages_owner_(make_messages(next_group(), options)),
-        messages_(*messages_owner_) {}
+        transport_owner_(make_transport(next_group(), options)),
+        transport_(*transport_owner_) {}
 
-  int rank() const override { return messages_.rank(); }
-  int world_size() const override { return messages_.world_size(); }
+  int rank() const override { return transport_.rank(); }
+  int world_size() const override { return transport_.world_size(); }
   std::unique_ptr<Communicator> make_sibling() override {
     return std::make_unique<C10dCommunicator>(unused_, options_);
   }
@@ -126,7 +126,7 @@ class C10dCommunicator final : public QueuedCommunicator {
 
   void submit(Call call) override {
     refuse_device_memory(call, "c10d");
-    call.completion->set_abandon([this] { messages_.abort(); });
+    call.completion->set_abandon([this] { transport_.abort(); });
     worker_.run([this, call = std::move(call)] { run(call); });
   }
 
@@ -147,10 +147,10 @@ class C10dCommunicator final : public QueuedCommunicator {
     const Greeting mine = greeting_of(call);
     greetings_.assign(static_cast<std::size_t>(world_size()), mine);
     Round round;
-    messages_.exchange(
+    transport_.exchange(
         sizeof(Greeting), [&](int) { return &mine; },
         [&](int peer) { return &greetings_[static_cast<std::size_t>(peer)]; }, round);
-    messages_.wait(round, call.tag);
+    transport_.wait(round, call.tag);
     const std::vector<bool> all_arrived(greetings_.size(), true);
     const std::exception_ptr difference = disagreement_of(greetings_, all_arrived);
     if (difference) std::rethrow_exception(difference);
@@ -172,19 +172,19 @@ class C10dCommunicator final : public QueuedCommunicator {
     for (const GatherPair& pair : call.gathers) {
       const std::int64_t bytes = pair.in.bytes();
       const auto part_of = [&](int peer) { return bytes_at(pair.out.data, peer * bytes); };
-      messages_.exchange(
+      transport_.exchange(
           bytes, [&](int) { return pair.in.data; }, part_of, round);
       void* const own = part_of(rank());
       if (bytes > 0 && own != pair.in.data) {
         std::memcpy(own, pair.in.data, static_cast<std::size_t>(bytes));
       }
     }
-    messages_.wait(round, call.tag);
+    transport_.wait(round, call.tag);
   }
 
   void reduce_scatter(const Call& call) {
     for (std::size_t pair = 0; pair < call.reduces.size(); ++pair) {
-      if (call.reduces[pair].out.count > 0) PartSum(messages_, call, pair).run();
+      if (call.reduces[pair].out.count > 0) PartSum(transport_, call, pair).run();
     }
   }
 
@@ -198,24 +198,24 @@ class C10dCommunicator final : public QueuedCommunicator {
     std::vector<std::byte> all(static_cast<std::size_t>(bytes * world_size()));
     const auto of_rank = [&](int peer) { return bytes_at(all.data(), peer * bytes); };
     Round round;
-    messages_.exchange(
+    transport_.exchange(
         bytes, [&](int) { return call.piece.data; }, of_rank, round);
     std::memcpy(of_rank(rank()), call.piece.data, static_cast<std::size_t>(bytes));
-    messages_.wait(round, call.tag);  // nobody reads the piece any more
+    transport_.wait(round, call.tag);  // nobody reads the piece any more
     for (int peer = 0; peer < world_size(); ++peer) addends.push_back(of_rank(peer));
     combine(addends, call.piece, call.op);
   }
 
   void broadcast_piece(const Call& call) {
     Round round;
-    messages_.broadcast(call.piece, call.root, round);
-    messages_.wait(round, call.tag);
+    transport_.broadcast(call.piece, call.root, round);
+    transport_.wait(round, call.tag);
   }
 
   const std::shared_ptr<Groups> unused_;
   const C10dOptions options_;
-  const std::unique_ptr<Messages> messages_owner_;
-  Messages& messages_;
+  const std::unique_ptr<Transport> transport_owner_;
+  Transport& transport_;
   std::vector<Greeting> greetings_;     // of the call under way, by rank
   std::exception_ptr failure_;          // with the greetings the worker's alone
   Stream worker_ = Stream::make(kCpu);  // last: its work uses all the above

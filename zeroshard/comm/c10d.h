@@ -8,7 +8,7 @@
 // ranks compare what they are about to do. After a failure every operation fails with the same
 // error.
 //
-// CPU memory only: device memory goes through stage_device_memory() (staged.h).
+// CPU memory only: device memory goes through carry_through_host() (carry_through_host.h).
 #pragma once
 
 #include <memory>

@@ -29,7 +29,7 @@ void refuse_device_memory(const Call& call, std::string_view backend) {
     throw CommError(
         {.what = fmt::format("the {} backend moves CPU memory only", backend),
          .value = fmt::format("{} of {} memory", describe(call.tag), name_of(piece.device)),
-         .remedy = "tell join_ranks() the device, or use stage_device_memory()"});
+         .remedy = "tell join_ranks() the device, or use carry_through_host()"});
   };
   refuse(call.piece.read());
   for (const GatherPair& pair : call.gathers) refuse(pair.in), refuse(pair.out.read());

@@ -2,12 +2,12 @@
 //
 //   Handle gathered = comm.all_gather_into({{shard.read(), full}}, "block.3");
 //   ... compute ...
-//   gathered.wait();  // throws what went wrong, on whichever rank it did
+//   gathered.wait(compute);  // handle.h says who waits, and where errors show
 //
-// Every rank calls the same operations, with the same label and sizes, in the same order; from one
-// thread at a time. Operations start in that order and several may be under way. Where two orders
-// are needed (gathers and reductions, say) there are siblings. Lists run as one
-// group: a bucket of several units is several pairs, not one concatenation.
+// Every rank calls the same operations, with the same label and sizes, in the same order and from
+// one thread at a time. Operations start in that order, and several may be under way. Where two
+// orders are needed (gathers and reductions, say), each has a sibling. A list of pairs is one
+// operation: a bucket of several units is several pairs, and nobody concatenates them.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "zeroshard/comm/handle.h"
-#include "zeroshard/comm/message.h"
+#include "zeroshard/comm/operation.h"
 
 namespace zeroshard {
 
@@ -27,7 +27,7 @@ struct GatherPair {
 };
 
 // Rank r gets the sum over ranks of in[r * out.count ...]; in.count = out.count * world_size.
-// Summed in fp32 in rank order whatever the dtypes; `out` may be fp32 where `in` is not.
+// The sum is made in fp32 in rank order whatever the dtypes; `out` may be fp32 where `in` is not.
 struct ReducePair {
   ConstPiece in;
   Piece out;
@@ -35,7 +35,7 @@ struct ReducePair {
 
 struct ReduceOptions {
   float scale = 1.0F;       // multiplies the fp32 sum before it is stored
-  bool accumulate = false;  // add to what `out` holds instead of replacing it
+  bool accumulate = false;  // the sum is added to what `out` holds instead of replacing it
 };
 
 enum class ReduceOp { sum, max };
@@ -54,29 +54,31 @@ class Communicator {
                                  const std::string& label) = 0;
   virtual Handle reduce_scatter_into(const std::vector<ReducePair>& pairs,
                                      const ReduceOptions& options, const std::string& label) = 0;
-  // In place, of a few numbers: every rank sends all of them to every other. Large sums are a
-  // reduce_scatter_into and an all_gather_into. int32 adds as integers; uint8 takes max only.
+  // These two work in place. An all_reduce is for a few numbers: every rank sends all of them to
+  // every other, and large sums are a reduce_scatter_into and an all_gather_into. Numbers of int32
+  // are added as integers; uint8 has a maximum only.
   virtual Handle all_reduce(const Piece& piece, ReduceOp op, const std::string& label) = 0;
   virtual Handle broadcast(const Piece& piece, int root, const std::string& label) = 0;
   virtual Handle barrier(const std::string& label) = 0;
 
-  // A communicator of the same ranks whose operations have an order of their own: they need not be
-  // called in step with this one's. Every rank makes the same siblings in the same order, before it
-  // uses them.
+  // Makes a communicator of the same ranks whose operations have an order of their own: they need
+  // not be called in step with this one's. Every rank makes the same siblings in the same order,
+  // before it uses them. A sibling costs little until it is used, and may outlive this one.
   virtual std::unique_ptr<Communicator> make_sibling() = 0;
 };
 
-// What each rank sends, as arithmetic: the ledger counts by these and tests hold backends to them.
+// These say what each rank sends, as arithmetic: the ledger counts by them, and tests hold backends
+// to them.
 std::int64_t bytes_sent(const std::vector<GatherPair>& pairs, int world_size);
 std::int64_t bytes_sent(const std::vector<ReducePair>& pairs, int world_size);
 
-// Throw InvariantError where counts, dtypes or ranks do not fit together.
+// These throw InvariantError where counts, dtypes or ranks do not fit together.
 void check_arguments(const std::vector<GatherPair>& pairs, int world_size);
 void check_arguments(const std::vector<ReducePair>& pairs, int world_size);
 void check_arguments(const Piece& piece, ReduceOp op);
 void check_root(int root, int world_size);
 
-// The shapes' hashes for OperationTag.
+// These hash shapes for OperationTag.
 std::uint64_t shape_of(const std::vector<GatherPair>& pairs);
 std::uint64_t shape_of(const std::vector<ReducePair>& pairs, const ReduceOptions& options);
 std::uint64_t shape_of(const Piece& piece, int option);

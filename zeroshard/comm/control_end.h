@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "zeroshard/comm/control_board.h"
-#include "zeroshard/comm/control_peer.h"
+#include "zeroshard/comm/control_frame.h"
 #include "zeroshard/comm/socket.h"
 
 namespace zeroshard {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "zeroshard/base/error.h"
-#include "zeroshard/comm/message.h"
+#include "zeroshard/comm/operation.h"
 
 namespace zeroshard {
 

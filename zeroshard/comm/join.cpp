@@ -11,9 +11,9 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/launch.h"
+#include "zeroshard/comm/carry_through_host.h"
 #include "zeroshard/comm/mpi.h"
 #include "zeroshard/comm/single.h"
-#include "zeroshard/comm/staged.h"
 
 namespace zeroshard {
 namespace {
@@ -54,7 +54,7 @@ std::unique_ptr<Communicator> join_ranks(const CommOptions& options, Device devi
   auto comm = make_mpi_communicator(options);
   check_joined(*comm, launch);
   if (device == kCpu) return comm;
-  return stage_device_memory(std::move(comm), {.device = device});
+  return carry_through_host(std::move(comm), {.device = device});
 }
 
 int rank_main(const std::function<int()>& body) {

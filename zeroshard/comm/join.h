@@ -22,8 +22,8 @@
 namespace zeroshard {
 
 // One rank: `single`. Under mpirun and srun: `mpi`; where `device`, which this rank computes on, is
-// an accelerator, its memory goes through pinned staging. Under torchrun: ConfigError, until the
-// Python package joins its groups.
+// an accelerator, its memory is carried through pinned host memory. Under torchrun: ConfigError,
+// until the Python package joins its groups.
 std::unique_ptr<Communicator> join_ranks(const CommOptions& options, Device device = kCpu);
 
 // The body of main() on a rank: prints an error once, on the rank that has it, and returns the exit

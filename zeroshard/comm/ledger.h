@@ -40,7 +40,7 @@ class TrafficLedger {
   Entries entries_;
 };
 
-// A communicator that passes everything on to `comm` and counts it. Both must outlive it.
+// Makes a communicator that passes everything on to `comm` and counts it. Both must outlive it.
 std::unique_ptr<Communicator> count_traffic(Communicator& comm, TrafficLedger& ledger);
 
 }  // namespace zeroshard

@@ -6,8 +6,9 @@
 // there is nothing to do. After a failure (ranks out of step, a timeout, an error of MPI's) every
 // operation fails at once; it is the program's part to end, MPI_Abort is never called from here.
 //
-// CPU memory only: device memory goes through stage_device_memory() (staged.h), which join_ranks()
-// puts around it. Payloads of any size: they are cut into parts below MPI's limit of 2 GiB.
+// CPU memory only: device memory goes through carry_through_host() (carry_through_host.h), which
+// join_ranks() puts around it. Payloads of any size: they are cut into parts below MPI's limit of 2
+// GiB.
 //
 // A control channel (control.h) goes with it: a rank that dies is named at once, a rank that is
 // waited for in vain with what it was last seen doing.

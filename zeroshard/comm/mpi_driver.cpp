@@ -37,7 +37,7 @@ MpiDriver::MpiDriver(const CommOptions& options, const MpiTuning& tuning, MpiThr
       rank_(thread.rank()),
       world_size_(thread.world_size()),
       options_(options),
-      chunk_bytes_(tuning.chunk_bytes / 4 * 4),  // so that staged parts are aligned
+      chunk_bytes_(tuning.chunk_bytes / 4 * 4),  // so that parts are aligned where they arrive
       board_(thread.channel() == nullptr ? nullptr : &thread.channel()->board()) {
   thread_.begin([this](MpiLink& link) { return work(link); });
 }
@@ -184,7 +184,7 @@ void MpiDriver::poll(MpiLink& link) {
 void MpiDriver::advance_lanes() {
   for (MpiLane& lane : lanes_) {
     try {
-      lane.advance(spare_staging_);
+      lane.advance(spare_arrivals_);
     } catch (const CommError&) {
       fail_waiting(std::current_exception());
     }

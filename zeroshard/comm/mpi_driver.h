@@ -75,7 +75,7 @@ class MpiDriver {
 
   // Of the MPI thread alone.
   std::list<MpiLane> lanes_;
-  std::vector<MpiStaging> spare_staging_;
+  std::vector<MpiArrivals> spare_arrivals_;
   RankStatus status_;
   bool released_ = true;
   bool gave_up_ = false;

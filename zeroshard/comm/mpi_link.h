@@ -23,7 +23,7 @@ class MpiLink {
   // From rank 0 to all. Blocks; for the time before there is a communicator.
   void broadcast(void* data, std::int64_t bytes);
 
-  // Who is at the other end. Messages with one peer and tag arrive in the order they were posted.
+  // Who is at the other end. Transport with one peer and tag arrive in the order they were posted.
   struct Address {
     int peer;
     int tag;

@@ -19,7 +19,7 @@ int payload_tag(int lane, std::uint64_t sequence) {
   return lane * kTagsPerLane + static_cast<int>(1 + sequence % (kTagsPerLane - 1));
 }
 
-std::byte* MpiStaging::at_least(std::int64_t bytes) {
+std::byte* MpiArrivals::at_least(std::int64_t bytes) {
   if (bytes > bytes_) {
     memory_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
     bytes_ = bytes;
@@ -27,18 +27,18 @@ std::byte* MpiStaging::at_least(std::int64_t bytes) {
   return memory_.get();
 }
 
-MpiPayload::MpiPayload(const Call& call, MpiLink& link, Place place, MpiStaging& staging,
+MpiPayload::MpiPayload(const Call& call, MpiLink& link, Place place, MpiArrivals& arrivals,
                        Counts counts)
     : call_(call),
       link_(link),
       lane_(place.lane),
       chunk_bytes_(place.chunk_bytes),
       counts_(counts) {
-  if (!needs_staging()) return;
+  if (!needs_arrivals()) return;
   const std::int64_t of_round = chunk_bytes_ * link_.world_size();
-  std::byte* memory = staging.at_least(of_round * static_cast<std::int64_t>(rounds_.size()));
+  std::byte* memory = arrivals.at_least(of_round * static_cast<std::int64_t>(rounds_.size()));
   for (Round& round : rounds_) {
-    round.staging = memory;
+    round.arrivals = memory;
     memory += of_round;
   }
 }
@@ -75,7 +75,7 @@ DType MpiPayload::dtype(std::size_t pair) const {
   return call_.piece.dtype;
 }
 
-bool MpiPayload::needs_staging() const {
+bool MpiPayload::needs_arrivals() const {
   return call_.tag.operation == Operation::reduce_scatter ||
          call_.tag.operation == Operation::all_reduce;
 }
@@ -136,7 +136,7 @@ const std::byte* MpiPayload::outgoing(const Part& part, int peer) const {
 
 std::byte* MpiPayload::incoming(const Round& round, int peer) const {
   const Part& part = round.part;
-  if (needs_staging()) return round.staging + peer * chunk_bytes_;
+  if (needs_arrivals()) return round.arrivals + peer * chunk_bytes_;
   if (call_.tag.operation == Operation::all_gather) {
     const GatherPair& pair = call_.gathers[part.pair];
     return element_at(pair.out.data, peer * pair.in.count + part.first, pair.out.dtype);
@@ -147,7 +147,7 @@ std::byte* MpiPayload::incoming(const Round& round, int peer) const {
 std::vector<const void*> MpiPayload::addends(const Round& round, const std::byte* own) const {
   std::vector<const void*> by_rank;
   for (int rank = 0; rank < link_.world_size(); ++rank) {
-    by_rank.push_back(rank == link_.rank() ? own : round.staging + rank * chunk_bytes_);
+    by_rank.push_back(rank == link_.rank() ? own : round.arrivals + rank * chunk_bytes_);
   }
   return by_rank;
 }

@@ -6,8 +6,8 @@
 // the peer it waits for. On the 2 to 8 ranks this backend is for, trees would save nothing.
 //
 // A few rounds are under way at once. All ranks post them in the same order, so the earliest
-// unfinished round is always posted everywhere and nobody can wait in a circle. Staging is needed
-// for those few rounds only, not for the whole payload.
+// unfinished round is always posted everywhere and nobody can wait in a circle. Memory for arrivals
+// is needed for those few rounds only, not for the whole payload.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ int greeting_tag(int lane);
 int payload_tag(int lane, std::uint64_t sequence);
 
 // Memory for what arrives before it is summed. Grows, and is used again by later calls.
-class MpiStaging {
+class MpiArrivals {
  public:
   std::byte* at_least(std::int64_t bytes);
 
@@ -48,7 +48,7 @@ class MpiPayload {
     std::vector<int>& open_with;  // messages under way, by rank
     std::int64_t& ended;          // messages that got through
   };
-  MpiPayload(const Call& call, MpiLink& link, Place place, MpiStaging& staging, Counts counts);
+  MpiPayload(const Call& call, MpiLink& link, Place place, MpiArrivals& arrivals, Counts counts);
 
   // Finishes rounds whose messages are through and posts the next; true when none is left.
   bool advance();
@@ -64,13 +64,13 @@ class MpiPayload {
     bool under_way = false;
     int open = 0;
     Part part = {};
-    std::byte* staging = nullptr;  // chunk_bytes for each rank
+    std::byte* arrivals = nullptr;  // chunk_bytes for each rank
   };
 
   std::size_t pairs() const;
   std::int64_t slice_count(std::size_t pair) const;
   DType dtype(std::size_t pair) const;
-  bool needs_staging() const;
+  bool needs_arrivals() const;
   std::optional<Part> next_part();
   void post(Round& round, const Part& part);
   void finish(const Round& round) const;

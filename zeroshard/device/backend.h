@@ -28,23 +28,24 @@ struct StreamFailure {
   [[noreturn]] void raise();
 };
 
-// A place in a stream's order of work; an Event holds one. Immutable once made.
+// A place in a stream's order of work; an Event holds one. It never changes once it is made.
 class StreamPoint {
  public:
   virtual ~StreamPoint() = default;
   virtual bool done() const = 0;
-  // Blocks until done. May throw what the device itself failed with, never what work threw.
+  // Blocks until the point is reached. It may throw what the device itself failed with, never what
+  // work threw.
   virtual void block() const = 0;
-  // Once done: what went wrong before this point, or nothing.
+  // Once the point is reached, this says what went wrong before it; null where nothing did.
   virtual std::shared_ptr<StreamFailure> failure() const { return nullptr; }
 
-  // block(), then throws the failure.
+  // Blocks as block() does, then throws the failure.
   void synchronize() const;
 };
 
 using PointPtr = std::shared_ptr<const StreamPoint>;
 
-// The ends of a copy. Both are whole bytes of memory that the caller keeps until the copy is done.
+// The ends of a copy. The caller keeps both until the copy is done.
 struct CopyRequest {
   void* to = nullptr;
   Device to_device = kCpu;
@@ -53,7 +54,7 @@ struct CopyRequest {
   std::int64_t bytes = 0;
 };
 
-// One order of work. See stream.h for what each call promises.
+// One order of work; stream.h says what each call promises.
 class StreamQueue {
  public:
   virtual ~StreamQueue() = default;
@@ -74,20 +75,22 @@ class DeviceBackend {
   virtual int device_count() const = 0;
   virtual std::shared_ptr<StreamQueue> current_stream(int index) = 0;
   virtual std::shared_ptr<StreamQueue> make_stream(int index) = 0;
-  // Memory that goes back when the last copy of the pointer does. 256-byte aligned; null where
-  // there is not enough. Nobody asks for 0 bytes.
+  // The memory goes back when the last copy of the pointer does. It is 256-byte aligned, and null
+  // where there is not enough. Nobody asks for 0 bytes.
   virtual std::shared_ptr<void> allocate(int index, std::int64_t bytes) = 0;
-  // Host memory that device `index` copies from and to without the CPU's help.
+  // The same of host memory that device `index` copies from and to without the CPU's help.
   virtual std::shared_ptr<void> allocate_pinned(int index, std::int64_t bytes) = 0;
 };
 
 // Throws ConfigError where this process has no such device, saying why and what to do.
 DeviceBackend& backend_of(DeviceKind kind);
 
-// For the rest of the process. A kind is installed once; a second time is an InvariantError.
+// The backend stays for the rest of the process. A kind is installed once; a second time is an
+// InvariantError.
 void install_backend(DeviceKind kind, std::unique_ptr<DeviceBackend> backend);
 
-// Why there is no backend of this kind; "" where there is one. explain_missing() sets the reason.
+// This says why there is no backend of the kind, and "" where there is one. explain_missing() sets
+// the reason.
 std::string missing_reason(DeviceKind kind);
 void explain_missing(DeviceKind kind, std::string reason);
 

@@ -6,7 +6,7 @@
 //   slot.wrote(down);
 //   slot.before_read(send); ... slot.read(send);
 //
-// The destructor waits until all of that is over. Of one thread at a time.
+// The destructor waits until all of that is over. One thread at a time may use a buffer.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,11 @@ namespace zeroshard {
 class Buffer {
  public:
   Buffer() = default;
-  // 256-byte aligned, not initialised. Throws StorageError where there is not enough memory.
+  // The memory is 256-byte aligned and not initialised. Throws StorageError where there is not
+  // enough of it.
   Buffer(Device device, std::int64_t bytes);
-  // Host memory, so device() is the CPU; `accelerator` copies from and to it at full speed. For the
-  // CPU itself plain memory.
+  // The memory is the host's, so device() is the CPU, and `accelerator` copies from and to it at
+  // full speed. For the CPU itself it is plain memory.
   static Buffer pinned(Device accelerator, std::int64_t bytes);
 
   ~Buffer() { release(); }

@@ -20,15 +20,15 @@ class Event {
   explicit Event(PointPtr point) : point_(std::move(point)) {}
 
   void record(const Stream& stream) { point_ = stream.queue_->record(); }
-  // Whether the work is over, well or not.
+  // True once the work is over, well or not.
   bool done() const { return point_ == nullptr || point_->done(); }
-  // Done, but what came before the event threw.
+  // True once the work is over and some of it threw.
   bool failed() const { return point_ != nullptr && point_->done() && point_->failure(); }
-  // Blocks the calling thread. Throws the error of the work before the event, each time.
+  // Blocks the calling thread, and throws the error of the work before the event, each time.
   void synchronize() const {
     if (point_ != nullptr) point_->synchronize();
   }
-  // Blocks and throws nothing: for destructors, which only need the work to be over.
+  // Blocks and throws nothing. It is for destructors, which only need the work to be over.
   void wait_until_over() const noexcept;
   const PointPtr& point() const { return point_; }
 

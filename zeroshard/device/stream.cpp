@@ -6,7 +6,6 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
-#include "zeroshard/device/copy.h"
 #include "zeroshard/device/event.h"
 
 namespace zeroshard {

@@ -22,17 +22,17 @@ class Event;
 
 class Stream {
  public:
-  // The CPU: the calling thread itself, whose work is done when a call returns. An accelerator:
-  // torch's current stream of the calling thread.
+  // On the CPU this is the calling thread itself, whose work is done when a call returns; on an
+  // accelerator it is torch's current stream of the calling thread.
   static Stream current(Device device);
-  // Beside the current one. On the CPU a thread, which ends after the work it was given when the
-  // last copy goes; on an accelerator one of torch's pool.
+  // Makes a stream beside the current one. On the CPU it is a thread, which ends after the work it
+  // was given when the last copy of the stream goes; on an accelerator it is one of torch's pool.
   static Stream make(Device device);
 
   Device device() const { return queue_->device(); }
-  // Among the streams of one device: equal where they are one order of work.
+  // Streams of one device have equal ids where they are one order of work.
   std::int64_t id() const { return queue_->id(); }
-  // Whether it is the CPU's current stream, on which nothing is under way when a call returns.
+  // On the CPU's current stream nothing is under way when a call returns.
   bool is_calling_thread() const { return device() == kCpu && id() == kCallingThreadId; }
 
   // The driver's own handle of an accelerator's stream (kernel_module.h).
@@ -45,8 +45,8 @@ class Stream {
   // stream of the CPU, this returns at once. Else it blocks the caller: the calling thread's own
   // stream waits, and an accelerator cannot wait for the CPU by itself.
   void wait(const Event& event) const;
-  // Blocks until all work given so far is done. Throws the first error, which is thereby cleared:
-  // work given from then on is done again.
+  // Blocks until all work given so far is done. It throws the first error, which is thereby
+  // cleared: work given from then on is done again.
   void synchronize() const;
 
  private:
@@ -58,5 +58,16 @@ class Stream {
 
   std::shared_ptr<StreamQueue> queue_;
 };
+
+// Bytes from one device to another, in the stream's order:
+//
+//   copy_bytes(down, pinned.data(), kCpu, shard.data(), shard.device(), shard.bytes());
+//   down.synchronize();  // now the pinned memory may be read
+//
+// It returns at once where the stream does (an accelerator may hold the caller up while an end is
+// host memory that is not pinned). Both ends stay as they are until the stream has come this far. A
+// stream of the CPU copies between any devices; an accelerator's needs an end of its own.
+void copy_bytes(const Stream& stream, void* to, Device to_device, const void* from,
+                Device from_device, std::int64_t bytes);
 
 }  // namespace zeroshard

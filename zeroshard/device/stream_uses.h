@@ -9,7 +9,7 @@
 // Nothing is recorded while one and the same stream uses the memory. A use keeps its stream, and
 // the event is recorded when another stream comes: it then covers all that the first stream has
 // been given until that moment. So every use is announced before its work is given, and its work is
-// given before the next use is announced. Of one thread at a time.
+// given before the next use is announced. One thread at a time may announce them.
 #pragma once
 
 #include <cstdint>

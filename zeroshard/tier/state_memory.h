@@ -1,4 +1,4 @@
-// Where all states are allocated, and the ledger of what is held: bytes by category and tier.
+// All states are allocated here, and a ledger counts what is held: bytes by category and tier.
 //
 //   StateMemory memory(device);
 //   StateBuffer master = memory.allocate(Category::master, Tier::device, bytes);
@@ -16,7 +16,7 @@
 
 namespace zeroshard {
 
-// Counts what is allocated, to the byte, now and at most. May be read from any thread.
+// It counts what is allocated, to the byte, now and at most. Any thread may read it.
 class MemoryLedger {
  public:
   void add(Category category, Tier tier, std::int64_t bytes);
@@ -40,7 +40,7 @@ class MemoryLedger {
   std::array<Account, kTiers> totals_{};
 };
 
-// Memory of one state. Moves; the ledger hears of its end.
+// The memory of one state. It can be moved, and the ledger hears of its end.
 class StateBuffer {
  public:
   StateBuffer() = default;
@@ -76,7 +76,8 @@ class StateMemory {
       : device_(device), ledger_(std::make_shared<MemoryLedger>()) {}
 
   Device device() const { return device_; }
-  // Rounded up to whole buffers (256 bytes), as the planner counts. Throws StorageError.
+  // The bytes are rounded up to whole buffers (256 bytes), as the planner counts. Throws
+  // StorageError.
   StateBuffer allocate(Category category, Tier tier, std::int64_t bytes);
   MemoryLedger& ledger() const { return *ledger_; }
 

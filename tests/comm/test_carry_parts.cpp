@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "zeroshard/comm/staged_part.h"
+#include "zeroshard/comm/carry_slot.h"
 
 namespace zeroshard {
 namespace {
@@ -32,7 +32,7 @@ void expect_apart(const std::vector<Region>& regions, std::int64_t slot_bytes) {
   EXPECT_LE(end, slot_bytes);
 }
 
-TEST(StagedParts, RandomGathersAndReductionsAreCutExactly) {
+TEST(CarryParts, RandomGathersAndReductionsAreCutExactly) {
   std::mt19937 random(3);
   int dummy = 0;
   for (int round = 0; round < 300; ++round) {
@@ -40,7 +40,7 @@ TEST(StagedParts, RandomGathersAndReductionsAreCutExactly) {
     const std::int64_t slot_bytes = slot_bytes_for(1 + random() % 300, ranks);
     const bool gather = round % 2 == 0;
     Call call = call_of(gather ? Operation::all_gather : Operation::reduce_scatter);
-    std::vector<std::int64_t> expected;  // elements of each pair that are staged
+    std::vector<std::int64_t> expected;  // elements of each pair that are carried
     for (std::size_t i = random() % 6; i > 0; --i) {
       const std::int64_t share = random() % 3 == 0 ? 0 : random() % 500;
       const bool on_device = random() % 4 != 0;
@@ -78,7 +78,7 @@ TEST(StagedParts, RandomGathersAndReductionsAreCutExactly) {
   }
 }
 
-TEST(StagedParts, ManySmallPairsShareAPart) {
+TEST(CarryParts, ManySmallPairsShareAPart) {
   int dummy = 0;
   Call call = call_of(Operation::all_gather);
   for (int i = 0; i < 50; ++i) {

@@ -1,5 +1,5 @@
-// What operations are about: memory as (pointer, count, dtype, device), and the operation's name
-// tag.
+// What an operation is about: its memory, as pointer, count, dtype and device, and the tag by which
+// the ranks know it.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "zeroshard/base/dtype.h"
-#include "zeroshard/device/kind.h"
+#include "zeroshard/device/device.h"
 
 namespace zeroshard {
 
@@ -44,12 +44,12 @@ struct OperationTag {
   Operation operation = Operation::barrier;
   std::string label = {};
   std::uint64_t shape = 0;  // a hash of counts, dtypes and options
-  std::int64_t bytes = 0;   // of the memory it fills or sums, for messages
+  std::int64_t bytes = 0;   // of the memory it fills or sums; error messages show them
 
   bool operator==(const OperationTag&) const = default;
 };
 
-// `reduce_scatter "block.3" (operation 17)`
+// The words are like `reduce_scatter "block.3" (operation 17)`.
 std::string describe(const OperationTag& tag);
 
 }  // namespace zeroshard

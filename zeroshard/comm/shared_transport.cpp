@@ -1,5 +1,3 @@
-#include "zeroshard/comm/shared_messages.h"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -10,6 +8,7 @@
 
 #include "zeroshard/comm/faults.h"
 #include "zeroshard/comm/shared_segment.h"
+#include "zeroshard/comm/transport.h"
 
 namespace zeroshard {
 namespace {
@@ -57,17 +56,17 @@ class ByteStream {
   std::int64_t done_ = 0;
 };
 
-class SharedMessages final : public Messages {
+class SharedTransport final : public Transport {
  public:
-  SharedMessages(int rank, std::vector<std::unique_ptr<SharedSegment>> segments,
-                 const CommOptions& options)
+  SharedTransport(int rank, std::vector<std::unique_ptr<SharedSegment>> segments,
+                  const CommOptions& options)
       : rank_(rank),
         segments_(std::move(segments)),
         options_(options),
         out_(segments_.size()),
         in_(segments_.size()) {}
 
-  ~SharedMessages() override { leave(); }
+  ~SharedTransport() override { leave(); }
 
   int rank() const override { return rank_; }
   int world_size() const override { return static_cast<int>(segments_.size()); }
@@ -104,12 +103,12 @@ class SharedMessages final : public Messages {
  private:
   class Moving final : public Pending {
    public:
-    Moving(SharedMessages& messages, int peer, std::int64_t sent, std::int64_t taken)
-        : messages_(messages), peer_(peer), sent_(sent), taken_(taken) {}
-    void wait(const OperationTag& tag) override { messages_.finish(peer_, sent_, taken_, tag); }
+    Moving(SharedTransport& transport, int peer, std::int64_t sent, std::int64_t taken)
+        : transport_(transport), peer_(peer), sent_(sent), taken_(taken) {}
+    void wait(const OperationTag& tag) override { transport_.finish(peer_, sent_, taken_, tag); }
 
    private:
-    SharedMessages& messages_;
+    SharedTransport& transport_;
     const int peer_;
     const std::int64_t sent_;  // of all bytes ever sent to the peer
     const std::int64_t taken_;
@@ -195,19 +194,19 @@ class SharedMessages final : public Messages {
 
 // Everybody's, by rank.
 template <typename Value>
-std::vector<Value> all_of(Messages& first, const Value& mine) {
+std::vector<Value> all_of(Transport& first, const Value& mine) {
   std::vector<Value> all(static_cast<std::size_t>(first.world_size()), mine);
-  Messages::Round round;
+  Transport::Round round;
   first.exchange(
       sizeof(Value), [&](int) { return &mine; },
       [&](int peer) { return &all[static_cast<std::size_t>(peer)]; }, round);
-  Messages::wait(round, {.operation = Operation::barrier, .label = "meeting in shared memory"});
+  Transport::wait(round, {.operation = Operation::barrier, .label = "meeting in shared memory"});
   return all;
 }
 
 }  // namespace
 
-std::unique_ptr<Messages> share_memory(Messages& first, const CommOptions& options) {
+std::unique_ptr<Transport> share_memory(Transport& first, const CommOptions& options) {
   std::vector<std::unique_ptr<SharedSegment>> segments(
       static_cast<std::size_t>(first.world_size()));
   const auto rank = static_cast<std::size_t>(first.rank());
@@ -221,7 +220,7 @@ std::unique_ptr<Messages> share_memory(Messages& first, const CommOptions& optio
   const auto everywhere = all_of(first, static_cast<std::uint8_t>(here));
   if (std::ranges::count(everywhere, 0) > 0) return nullptr;
   segments[rank]->close_file();
-  return std::make_unique<SharedMessages>(first.rank(), std::move(segments), options);
+  return std::make_unique<SharedTransport>(first.rank(), std::move(segments), options);
 }
 
 }  // namespace zeroshard

@@ -1,23 +1,23 @@
 // Device memory through host-only backends, with a real accelerator's memory.
 #include <gtest/gtest.h>
 
+#include "tests/comm/carry_support.h"
 #include "tests/comm/contract.h"
-#include "tests/comm/staged_support.h"
 #include "zeroshard/device/accelerators.h"
 #include "zeroshard/device/backend.h"
 
 namespace zeroshard {
 namespace {
 
-struct StagedCase {
+struct CarryCase {
   int ranks;
   std::int64_t part_bytes;
   std::int64_t large_count;
 };
 
-class StagedOnAccelerator : public testing::TestWithParam<StagedCase> {};
+class CarryOnAccelerator : public testing::TestWithParam<CarryCase> {};
 
-TEST_P(StagedOnAccelerator, Contract) {
+TEST_P(CarryOnAccelerator, Contract) {
   if (load_accelerators() == 0) {
     GTEST_SKIP() << "needs an accelerator: " << missing_reason(DeviceKind::cuda);
   }
@@ -25,13 +25,13 @@ TEST_P(StagedOnAccelerator, Contract) {
   const auto body = [count = large_count](Communicator& comm, TrafficLedger&) {
     contract::everything(comm, count, {DeviceKind::cuda, 0});
   };
-  EXPECT_NO_THROW(run_staged_ranks(ranks, {.part_bytes = part_bytes}, body));
+  EXPECT_NO_THROW(run_carrying_ranks(ranks, {.part_bytes = part_bytes}, body));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, StagedOnAccelerator,
-                         testing::Values(StagedCase{2, 4 << 20, 8 << 20},
-                                         StagedCase{3, 4 << 20, 4 << 20},
-                                         StagedCase{2, 1001, 20'000}, StagedCase{3, 13, 500}));
+INSTANTIATE_TEST_SUITE_P(Cases, CarryOnAccelerator,
+                         testing::Values(CarryCase{2, 4 << 20, 8 << 20},
+                                         CarryCase{3, 4 << 20, 4 << 20}, CarryCase{2, 1001, 20'000},
+                                         CarryCase{3, 13, 500}));
 
 }  // namespace
 }  // namespace zeroshard

@@ -1,4 +1,4 @@
-// What goes wrong below or beside a staging communicator reaches its handles unchanged, and
+// What goes wrong below or beside a carrying communicator reaches its handles unchanged, and
 // everything ends.
 #include <chrono>
 #include <stdexcept>
@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/comm/carry_support.h"
 #include "tests/comm/rank_values.h"
-#include "tests/comm/staged_support.h"
 #include "tests/support/fake_accelerator.h"
 #include "zeroshard/base/error.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr Device kAccelerator = FakeAccelerator::device();
 
-class StagedFaults : public testing::Test {
+class CarryFaults : public testing::Test {
  protected:
   void SetUp() override { FakeAccelerator::install(); }
   void TearDown() override {
@@ -40,8 +40,8 @@ void expect_contains(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << "missing: " << part << "\nin: " << text;
 }
 
-TEST_F(StagedFaults, RanksOutOfStepAreReportedAsTheInnerBackendDoes) {
-  run_staged_ranks(2, {.part_bytes = 100}, [](Communicator& comm, TrafficLedger&) {
+TEST_F(CarryFaults, RanksOutOfStepAreReportedAsTheInnerBackendDoes) {
+  run_carrying_ranks(2, {.part_bytes = 100}, [](Communicator& comm, TrafficLedger&) {
     RankBuffer buffer(1000, DType::fp32, kAccelerator);
     const Handle handle =
         comm.broadcast(buffer.piece(), 0, comm.rank() == 0 ? "block.3" : "block.7");
@@ -51,16 +51,16 @@ TEST_F(StagedFaults, RanksOutOfStepAreReportedAsTheInnerBackendDoes) {
   });
 }
 
-TEST_F(StagedFaults, DifferentSizesAreReported) {
-  run_staged_ranks(2, {}, [](Communicator& comm, TrafficLedger&) {
+TEST_F(CarryFaults, DifferentSizesAreReported) {
+  run_carrying_ranks(2, {}, [](Communicator& comm, TrafficLedger&) {
     RankBuffer buffer(10 + comm.rank(), DType::fp32, kAccelerator);
     expect_contains(message_of(comm.all_reduce(buffer.piece(), ReduceOp::sum, "norm")),
                     "different sizes");
   });
 }
 
-TEST_F(StagedFaults, LaterCallsFailAtOnceWithTheSameError) {
-  run_staged_ranks(2, {.part_bytes = 100}, [](Communicator& comm, TrafficLedger& inner) {
+TEST_F(CarryFaults, LaterCallsFailAtOnceWithTheSameError) {
+  run_carrying_ranks(2, {.part_bytes = 100}, [](Communicator& comm, TrafficLedger& inner) {
     RankBuffer device(1000, DType::fp32, kAccelerator), host(10, DType::fp32);
     const Handle bad = comm.broadcast(device.piece(), 0, comm.rank() == 0 ? "a" : "b");
     const Handle queued = comm.all_reduce(host.piece(), ReduceOp::sum, "queued");
@@ -73,18 +73,18 @@ TEST_F(StagedFaults, LaterCallsFailAtOnceWithTheSameError) {
   });
 }
 
-TEST_F(StagedFaults, AnExceptionOnOneRankEndsTheOthersWithItsMessage) {
+TEST_F(CarryFaults, AnExceptionOnOneRankEndsTheOthersWithItsMessage) {
   const auto body = [](Communicator& comm, TrafficLedger&) {
     RankBuffer buffer(1000, DType::fp32, kAccelerator);
     if (comm.rank() == 2) throw std::runtime_error("the data ran out");
     const Handle handle = comm.broadcast(buffer.piece(), 0, "step");
     expect_contains(message_of(handle), "rank 2 failed: the data ran out");
   };
-  EXPECT_THROW(run_staged_ranks(3, {.part_bytes = 100}, body), std::runtime_error);
+  EXPECT_THROW(run_carrying_ranks(3, {.part_bytes = 100}, body), std::runtime_error);
 }
 
 // Its own call is under way, and nobody will ever come to it: it must not wait.
-TEST_F(StagedFaults, ARankThatLeavesByAnExceptionDoesNotWaitForTheOthers) {
+TEST_F(CarryFaults, ARankThatLeavesByAnExceptionDoesNotWaitForTheOthers) {
   Handle left;
   const auto body = [&](Communicator& comm, TrafficLedger&) {
     if (comm.rank() == 0) return;
@@ -92,14 +92,14 @@ TEST_F(StagedFaults, ARankThatLeavesByAnExceptionDoesNotWaitForTheOthers) {
     left = comm.broadcast(buffer.piece(), 0, "alone");
     throw std::runtime_error("the data ran out");
   };
-  EXPECT_THROW(run_staged_ranks(2, {.part_bytes = 100}, body), std::runtime_error);
+  EXPECT_THROW(run_carrying_ranks(2, {.part_bytes = 100}, body), std::runtime_error);
   expect_contains(message_of(left), "destroyed before the operation ended");
 }
 
 // The mistake is found by the copy itself, on the way down or on the way up.
-TEST_F(StagedFaults, AFailedCopyFailsTheCall) {
+TEST_F(CarryFaults, AFailedCopyFailsTheCall) {
   const auto comm_of = [](Communicator& comm, TrafficLedger& ledger) {
-    return stage_device_memory(count_traffic(comm, ledger));
+    return carry_through_host(count_traffic(comm, ledger));
   };
   run_ranks(1, {}, [&](Communicator& thread_comm) {
     TrafficLedger ledger;
@@ -111,8 +111,8 @@ TEST_F(StagedFaults, AFailedCopyFailsTheCall) {
   });
 }
 
-TEST_F(StagedFaults, BadArgumentsAreRefusedBeforeAnythingMoves) {
-  run_staged_ranks(2, {}, [](Communicator& comm, TrafficLedger& inner) {
+TEST_F(CarryFaults, BadArgumentsAreRefusedBeforeAnythingMoves) {
+  run_carrying_ranks(2, {}, [](Communicator& comm, TrafficLedger& inner) {
     RankBuffer buffer(5, DType::fp32, kAccelerator);
     EXPECT_THROW(comm.all_gather_into({{buffer.read(), buffer.piece()}}, "x"), InvariantError);
     EXPECT_THROW(comm.broadcast(buffer.piece(), 2, "x"), InvariantError);

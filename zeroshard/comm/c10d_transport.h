@@ -3,14 +3,14 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "zeroshard/comm/messages.h"
 #include "zeroshard/comm/options.h"
+#include "zeroshard/comm/transport.h"
 
 namespace zeroshard {
 
-class C10dMessages final : public Messages {
+class C10dTransport final : public Transport {
  public:
-  C10dMessages(c10::intrusive_ptr<c10d::Backend> group, const CommOptions& options);
+  C10dTransport(c10::intrusive_ptr<c10d::Backend> group, const CommOptions& options);
 
   int rank() const override { return group_->getRank(); }
   int world_size() const override { return group_->getSize(); }

@@ -1,4 +1,4 @@
-#include "zeroshard/comm/staged.h"
+#include "zeroshard/comm/carry_through_host.h"
 
 #include <algorithm>
 #include <chrono>
@@ -15,8 +15,8 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/rank.h"
 #include "zeroshard/base/unwinding.h"
+#include "zeroshard/comm/carry_slot.h"
 #include "zeroshard/comm/faults.h"
-#include "zeroshard/comm/staged_slot.h"
 
 namespace zeroshard {
 namespace {
@@ -24,41 +24,41 @@ namespace {
 // How often a wait for other ranks looks up whether the communicator was abandoned meanwhile.
 constexpr std::chrono::milliseconds kLook{20};
 
-struct StagedCall {
+struct CarriedCall {
   Call call;
   Event ready;  // the caller's stream at the time of the call
 };
-using CallPtr = std::shared_ptr<const StagedCall>;
+using CallPtr = std::shared_ptr<const CarriedCall>;
 
 // The slots are used in turn, so that the oldest part's is the next to become free.
-struct StagingRing {
-  StagingRing(const StagingOptions& options, int rank, int world_size)
+struct CarryRing {
+  CarryRing(const CarryOptions& options, int rank, int world_size)
       : streams(options.device), slot_bytes(slot_bytes_for(options.part_bytes, world_size)) {
     for (int i = 0; i < options.slots; ++i)
       slots.emplace_back(streams, rank, world_size, slot_bytes);
   }
 
-  StagingStreams streams;
+  CarryStreams streams;
   std::int64_t slot_bytes;
-  std::deque<StagingSlot> slots;
+  std::deque<CarrySlot> slots;
 };
 
 struct PartUnderWay {
   CallPtr owner;
   Part part;
-  StagingSlot* slot = nullptr;
+  CarrySlot* slot = nullptr;
   Handle sent = {};
   bool is_sent = false;
 };
 
-class StagedCommunicator final : public Communicator {
+class CarryingCommunicator final : public Communicator {
  public:
-  StagedCommunicator(std::unique_ptr<Communicator> inner, const StagingOptions& options)
+  CarryingCommunicator(std::unique_ptr<Communicator> inner, const CarryOptions& options)
       : options_(options), inner_(std::move(inner)), worker_([this] { work(); }) {}
 
   // Waits for calls that are under way, unless an exception is on its way out: then the others may
   // wait for this rank for ever, and it must not wait for them.
-  ~StagedCommunicator() override {
+  ~CarryingCommunicator() override {
     {
       const std::lock_guard lock(mutex_);
       closing_ = true;
@@ -109,7 +109,7 @@ class StagedCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> make_sibling() override {
-    return stage_device_memory(inner_->make_sibling(), options_);
+    return carry_through_host(inner_->make_sibling(), options_);
   }
 
  private:
@@ -134,7 +134,7 @@ class StagedCommunicator final : public Communicator {
       }
       if (on_device || open_calls_ > 0) {
         ++open_calls_;
-        queue_.push_back(std::make_shared<StagedCall>(StagedCall{std::move(call), ready}));
+        queue_.push_back(std::make_shared<CarriedCall>(CarriedCall{std::move(call), ready}));
         queued_.notify_one();
         return handle;
       }
@@ -170,7 +170,7 @@ class StagedCommunicator final : public Communicator {
   // Starts the copies down of the next part in order; false where none is waiting.
   bool begin_part() {
     if (parts_.empty() && !take_call()) return false;
-    StagingSlot& slot = ring_->slots[next_slot_++ % ring_->slots.size()];
+    CarrySlot& slot = ring_->slots[next_slot_++ % ring_->slots.size()];
     under_way_.push_back({taken_.back(), std::move(parts_.front()), &slot});
     parts_.pop_front();
     slot.bring_down(under_way_.back().owner->call, under_way_.back().part);
@@ -185,8 +185,8 @@ class StagedCommunicator final : public Communicator {
       queue_.pop_front();
     }
     // Here and not in the constructor: a program without device memory needs no device.
-    if (!ring_) ring_ = std::make_unique<StagingRing>(options_, rank(), world_size());
-    const StagedCall& next = *taken_.back();
+    if (!ring_) ring_ = std::make_unique<CarryRing>(options_, rank(), world_size());
+    const CarriedCall& next = *taken_.back();
     // Enough for the copies up as well: a part is sent only after the down stream has come to it.
     ring_->streams.down.wait(next.ready);
     std::vector<Part> parts = cut_into_parts(next.call, world_size(), ring_->slot_bytes);
@@ -262,7 +262,7 @@ class StagedCommunicator final : public Communicator {
     return abandoned_;
   }
 
-  const StagingOptions options_;
+  const CarryOptions options_;
   const Unwinding unwinding_;
 
   std::mutex mutex_;
@@ -275,7 +275,7 @@ class StagedCommunicator final : public Communicator {
   bool abandoned_ = false;
 
   // Of the worker alone. The ring outlives inner_, which may be at it to the end.
-  std::unique_ptr<StagingRing> ring_;
+  std::unique_ptr<CarryRing> ring_;
   std::size_t next_slot_ = 0;
   std::deque<CallPtr> taken_;           // not finished yet, in order
   std::deque<Part> parts_;              // of the last of them: not begun yet
@@ -287,11 +287,11 @@ class StagedCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> stage_device_memory(std::unique_ptr<Communicator> host_only,
-                                                  const StagingOptions& options) {
-  ZS_CHECK_GE(options.part_bytes, 1, "bytes of a staged part");
-  ZS_CHECK_GE(options.slots, 1, "slots of the staging ring");
-  return std::make_unique<StagedCommunicator>(std::move(host_only), options);
+std::unique_ptr<Communicator> carry_through_host(std::unique_ptr<Communicator> host_only,
+                                                 const CarryOptions& options) {
+  ZS_CHECK_GE(options.part_bytes, 1, "bytes of a part");
+  ZS_CHECK_GE(options.slots, 1, "slots of the ring");
+  return std::make_unique<CarryingCommunicator>(std::move(host_only), options);
 }
 
 }  // namespace zeroshard

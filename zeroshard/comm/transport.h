@@ -1,4 +1,4 @@
-// Bytes between ranks, every one of them to every other: what a transport must do.
+// What moves bytes between ranks, from every one of them to every other.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,14 @@
 #include <memory>
 #include <vector>
 
-#include "zeroshard/comm/message.h"
+#include "zeroshard/comm/operation.h"
+#include "zeroshard/comm/options.h"
 
 namespace zeroshard {
 
-class Messages {
+class Transport {
  public:
-  virtual ~Messages() = default;
+  virtual ~Transport() = default;
 
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
@@ -41,5 +42,10 @@ class Messages {
     round.clear();
   }
 };
+
+// Through memory that the ranks of one host share: a copy in and a copy out, both sides at once.
+// The ranks introduce themselves by `first`, which is not needed afterwards. The answer is null, on
+// all ranks, where they are on several hosts or may not see each other's memory. Collective.
+std::unique_ptr<Transport> share_memory(Transport& first, const CommOptions& options);
 
 }  // namespace zeroshard

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/comm/carry_support.h"
 #include "tests/comm/contract.h"
 #include "tests/comm/rank_values.h"
-#include "tests/comm/staged_support.h"
 #include "tests/support/fake_accelerator.h"
 #include "zeroshard/comm/single.h"
 
@@ -17,27 +17,27 @@ namespace {
 
 constexpr Device kFake = FakeAccelerator::device();
 
-struct StagedCase {
+struct CarryCase {
   int ranks;
-  StagingOptions options;
+  CarryOptions options;
   std::int64_t large_count;  // per run, over all ranks
 };
 
-class Staged : public testing::TestWithParam<StagedCase> {
+class Carry : public testing::TestWithParam<CarryCase> {
  protected:
   void SetUp() override { FakeAccelerator::install(); }
 };
 
-TEST_P(Staged, Contract) {
+TEST_P(Carry, Contract) {
   const auto& [ranks, options, large_count] = GetParam();
   const auto body = [count = large_count / ranks](Communicator& comm, TrafficLedger&) {
     contract::everything(comm, count, kFake);
   };
-  EXPECT_NO_THROW(run_staged_ranks(ranks, options, body));
+  EXPECT_NO_THROW(run_carrying_ranks(ranks, options, body));
 }
 
-std::vector<StagedCase> all_cases() {
-  std::vector<StagedCase> cases;
+std::vector<CarryCase> all_cases() {
+  std::vector<CarryCase> cases;
   for (const int ranks : {1, 2, 3, 4}) {
     cases.push_back({ranks, {}, 1 << 20});
     cases.push_back({ranks, {.part_bytes = 29}, 500});
@@ -48,26 +48,26 @@ std::vector<StagedCase> all_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Staged, testing::ValuesIn(all_cases()));
+INSTANTIATE_TEST_SUITE_P(Cases, Carry, testing::ValuesIn(all_cases()));
 
-class StagedCalls : public testing::Test {
+class CarryCalls : public testing::Test {
  protected:
   void SetUp() override { FakeAccelerator::install(); }
 };
 
-TEST_F(StagedCalls, HostMemoryPassesStraightThrough) {
-  run_staged_ranks(3, {},
-                   [](Communicator& comm, TrafficLedger&) { contract::everything(comm, 1000); });
+TEST_F(CarryCalls, HostMemoryPassesStraightThrough) {
+  run_carrying_ranks(3, {},
+                     [](Communicator& comm, TrafficLedger&) { contract::everything(comm, 1000); });
 }
 
-TEST_F(StagedCalls, OverOneRankToo) {
-  const auto comm = stage_device_memory(make_single_communicator(), {.part_bytes = 100});
+TEST_F(CarryCalls, OverOneRankToo) {
+  const auto comm = carry_through_host(make_single_communicator(), {.part_bytes = 100});
   contract::everything(*comm, 5000, kFake);
 }
 
 // 1000 floats of 2 ranks through slots of 4 x 400 bytes: 200 floats of each rank at a time.
-TEST_F(StagedCalls, PartsKeepTheLabelAndTheBytes) {
-  run_staged_ranks(2, {.part_bytes = 400}, [](Communicator& comm, TrafficLedger& inner) {
+TEST_F(CarryCalls, PartsKeepTheLabelAndTheBytes) {
+  run_carrying_ranks(2, {.part_bytes = 400}, [](Communicator& comm, TrafficLedger& inner) {
     contract::all_gather(comm, 1000, DType::fp32, kFake);
     const TrafficLedger::Entry entry = inner.entry(Operation::all_gather, "gather");
     EXPECT_EQ(entry, (TrafficLedger::Entry{.calls = 5, .bytes = 4000}));
@@ -75,8 +75,8 @@ TEST_F(StagedCalls, PartsKeepTheLabelAndTheBytes) {
   });
 }
 
-TEST_F(StagedCalls, NothingToMoveIsStillOneCall) {
-  run_staged_ranks(2, {}, [](Communicator& comm, TrafficLedger& inner) {
+TEST_F(CarryCalls, NothingToMoveIsStillOneCall) {
+  run_carrying_ranks(2, {}, [](Communicator& comm, TrafficLedger& inner) {
     contract::all_reduce(comm, 0, DType::fp32, ReduceOp::sum, kFake);
     EXPECT_EQ(inner.entry(Operation::all_reduce, "all-reduce").calls, 1);
   });
@@ -85,8 +85,8 @@ TEST_F(StagedCalls, NothingToMoveIsStillOneCall) {
 // Input and output of a pair: every mix of device and host memory.
 constexpr Device kEnds[4][2] = {{kCpu, kCpu}, {kFake, kFake}, {kCpu, kFake}, {kFake, kCpu}};
 
-TEST_F(StagedCalls, EitherEndOfAPairMayBeOnTheHost) {
-  run_staged_ranks(3, {.part_bytes = 101}, [&](Communicator& comm, TrafficLedger&) {
+TEST_F(CarryCalls, EitherEndOfAPairMayBeOnTheHost) {
+  run_carrying_ranks(3, {.part_bytes = 101}, [&](Communicator& comm, TrafficLedger&) {
     std::vector<RankBuffer> in, out;
     std::vector<GatherPair> pairs;
     for (int i = 0; i < 4; ++i) {
@@ -125,12 +125,12 @@ void expect_equal_reductions(Communicator& comm) {
   }
 }
 
-TEST_F(StagedCalls, ReductionsOfMixedMemoryHaveTheInnerBackendsBits) {
+TEST_F(CarryCalls, ReductionsOfMixedMemoryHaveTheInnerBackendsBits) {
   for (const int slots : {1, 3}) {
-    run_staged_ranks(3, {.part_bytes = 101, .slots = slots},
-                     [](Communicator& comm, TrafficLedger&) {
-                       for (int round = 0; round < 20; ++round) expect_equal_reductions(comm);
-                     });
+    run_carrying_ranks(3, {.part_bytes = 101, .slots = slots},
+                       [](Communicator& comm, TrafficLedger&) {
+                         for (int round = 0; round < 20; ++round) expect_equal_reductions(comm);
+                       });
   }
 }
 
@@ -138,8 +138,8 @@ void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
 // The input is written, and the output's old values are read, by work that the caller's stream has
 // not done yet when the call is made.
-TEST_F(StagedCalls, TheCallersStreamComesFirst) {
-  run_staged_ranks(2, {}, [](Communicator& comm, TrafficLedger&) {
+TEST_F(CarryCalls, TheCallersStreamComesFirst) {
+  run_carrying_ranks(2, {}, [](Communicator& comm, TrafficLedger&) {
     const Stream compute = Stream::make(kFake);
     compute.run([&] {
       const RankBuffer in = RankBuffer::of_rank(comm.rank(), 0, 100, DType::fp32, kFake);
@@ -163,8 +163,8 @@ TEST_F(StagedCalls, TheCallersStreamComesFirst) {
 }
 
 // Where nothing comes down, the way up waits all the same.
-TEST_F(StagedCalls, TheCallersStreamComesFirstForOutputsToo) {
-  run_staged_ranks(2, {}, [](Communicator& comm, TrafficLedger&) {
+TEST_F(CarryCalls, TheCallersStreamComesFirstForOutputsToo) {
+  run_carrying_ranks(2, {}, [](Communicator& comm, TrafficLedger&) {
     RankBuffer out = RankBuffer::of_rank(comm.rank(), 3, 200, DType::fp32, kFake);
     const Buffer saved(kFake, 800);
     const Stream compute = Stream::make(kFake);
@@ -184,8 +184,8 @@ TEST_F(StagedCalls, TheCallersStreamComesFirstForOutputsToo) {
   });
 }
 
-TEST_F(StagedCalls, HostCallsKeepTheirPlaceBehindDeviceCalls) {
-  run_staged_ranks(3, {.part_bytes = 64}, [](Communicator& comm, TrafficLedger&) {
+TEST_F(CarryCalls, HostCallsKeepTheirPlaceBehindDeviceCalls) {
+  run_carrying_ranks(3, {.part_bytes = 64}, [](Communicator& comm, TrafficLedger&) {
     RankBuffer device = RankBuffer::of_rank(comm.rank(), 1, 500, DType::fp32, kFake);
     RankBuffer host = RankBuffer::of_rank(comm.rank(), 2, 50, DType::fp32);
     FakeAccelerator::install().launch(Stream::current(kFake), nap);
@@ -200,13 +200,13 @@ TEST_F(StagedCalls, HostCallsKeepTheirPlaceBehindDeviceCalls) {
   });
 }
 
-TEST_F(StagedCalls, TheDestructorFinishesWhatIsUnderWay) {
+TEST_F(CarryCalls, TheDestructorFinishesWhatIsUnderWay) {
   run_ranks(2, {}, [](Communicator& thread_comm) {
     TrafficLedger inner;
     RankBuffer buffer = RankBuffer::of_rank(thread_comm.rank(), 0, 1000, DType::fp32, kFake);
     Handle handle;
     {
-      const auto comm = stage_device_memory(count_traffic(thread_comm, inner), {.part_bytes = 64});
+      const auto comm = carry_through_host(count_traffic(thread_comm, inner), {.part_bytes = 64});
       handle = comm->broadcast(buffer.piece(), 1, "last");
     }
     EXPECT_TRUE(handle.done());

@@ -1,4 +1,4 @@
-#include "zeroshard/comm/c10d_messages.h"
+#include "zeroshard/comm/c10d_transport.h"
 
 #include <chrono>
 #include <utility>
@@ -17,7 +17,7 @@ at::Tensor bytes_over(const void* data, std::int64_t bytes) {
   return at::from_blob(const_cast<void*>(data), {bytes}, at::kByte);
 }
 
-class Sent final : public Messages::Pending {
+class Sent final : public Transport::Pending {
  public:
   Sent(int peer, c10::intrusive_ptr<c10d::Work> work, at::Tensor bytes,
        std::chrono::milliseconds timeout)
@@ -49,23 +49,23 @@ class Sent final : public Messages::Pending {
 
 }  // namespace
 
-C10dMessages::C10dMessages(c10::intrusive_ptr<c10d::Backend> group, const CommOptions& options)
+C10dTransport::C10dTransport(c10::intrusive_ptr<c10d::Backend> group, const CommOptions& options)
     : group_(std::move(group)), options_(options) {}
 
-void C10dMessages::send(int peer, const void* data, std::int64_t bytes, Round& round) {
+void C10dTransport::send(int peer, const void* data, std::int64_t bytes, Round& round) {
   std::vector<at::Tensor> tensors{bytes_over(data, bytes)};
   round.push_back(std::make_unique<Sent>(peer, group_->send(tensors, peer, next_tag_),
                                          tensors.front(), options_.timeout));
 }
 
-void C10dMessages::receive(int peer, void* data, std::int64_t bytes, Round& round) {
+void C10dTransport::receive(int peer, void* data, std::int64_t bytes, Round& round) {
   std::vector<at::Tensor> tensors{bytes_over(data, bytes)};
   round.push_back(std::make_unique<Sent>(peer, group_->recv(tensors, peer, next_tag_),
                                          tensors.front(), options_.timeout));
 }
 
-void C10dMessages::exchange(std::int64_t bytes, const Source& source, const Target& target,
-                            Round& round) {
+void C10dTransport::exchange(std::int64_t bytes, const Source& source, const Target& target,
+                             Round& round) {
   next_tag_ = (next_tag_ + 1) % kTags;
   if (bytes == 0) return;
   for (int peer = 0; peer < world_size(); ++peer) {
@@ -75,7 +75,7 @@ void C10dMessages::exchange(std::int64_t bytes, const Source& source, const Targ
   }
 }
 
-void C10dMessages::broadcast(const Piece& piece, int root, Round& round) {
+void C10dTransport::broadcast(const Piece& piece, int root, Round& round) {
   next_tag_ = (next_tag_ + 1) % kTags;
   if (piece.bytes() == 0) return;
   if (rank() != root) return receive(root, piece.data, piece.bytes(), round);
