@@ -1,9 +1,7 @@
-// The communicator over process groups that torch.distributed has made, found by their names.
+// The communicator over a process group that torch.distributed has made, found by its name.
 #include <memory>
 #include <string>
-#include <vector>
 
-#include <pybind11/stl.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -17,16 +15,13 @@
 namespace zeroshard::python {
 namespace {
 
-std::shared_ptr<Communicator> over_groups(const std::vector<std::string>& names,
-                                          double timeout_seconds, const std::string& device) {
-  std::vector<c10::intrusive_ptr<c10d::Backend>> groups;
-  for (const std::string& name : names) {
-    groups.push_back(c10d::resolve_process_group(name)->getBackend(c10::DeviceType::CPU));
-  }
+std::shared_ptr<Communicator> over_group(const std::string& name, double timeout_seconds,
+                                         const std::string& device) {
+  auto group = c10d::resolve_process_group(name)->getBackend(c10::DeviceType::CPU);
   C10dOptions options;
   options.comm.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000));
-  std::unique_ptr<Communicator> comm = make_c10d_communicator(std::move(groups), options);
+  std::unique_ptr<Communicator> comm = make_c10d_communicator(std::move(group), options);
   const Device on = choose_device(device, 0);
   if (on.kind == DeviceKind::cpu) return comm;
   return carry_through_host(std::move(comm), {.device = on});
@@ -47,7 +42,7 @@ void bind_communicator(py::module_& module) {
   py::class_<Communicator, std::shared_ptr<Communicator>>(module, "Communicator")
       .def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("world_size", &Communicator::world_size);
-  module.def("communicator_over_groups", &over_groups, py::arg("names"), py::arg("timeout_seconds"),
+  module.def("communicator_over_group", &over_group, py::arg("name"), py::arg("timeout_seconds"),
              py::arg("device"), py::call_guard<py::gil_scoped_release>());
   module.def("communicator_alone", &alone);
   module.def("read_launch", &launch);

@@ -1,4 +1,4 @@
-"""Process groups: torch's default one, and those that an engine talks through."""
+"""Process groups: torch's default one, and the one that an engine talks through."""
 import atexit
 import datetime
 import logging
@@ -13,19 +13,16 @@ from zeroshard.engine_registry import drop_all_engines
 from zeroshard.errors import StateError
 from zeroshard.launch_variables import meet, rank_here, ranks_here, take_launch
 
-# One for gathers, one for reductions and one for the engine's own words: the order of messages in a
-# group is one.
-GROUPS_PER_ENGINE = 3
 logger = logging.getLogger("zeroshard")
 DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
 
-_idle_groups: list[list] = []  # of engines that are gone; making groups is collective and not free
+_left_groups: list[dist.ProcessGroup] = []  # of engines that are gone here; other ranks may still be at them
 
 
 def _leave_in_order() -> None:
     """At exit. Process groups have threads; where Python ends before they do, the process aborts."""
     drop_all_engines()
-    _idle_groups.clear()
+    forget_groups()
     if is_initialized():
         dist.destroy_process_group()
 
@@ -111,29 +108,34 @@ def local_ranks() -> int:
     return ranks_here(world_size()) or world_size()
 
 
-class EngineGroups:
-    """The process groups of one engine. Collective, to make as well as to reuse."""
+class EngineGroup:
+    """The process group of one engine: its gathers and its reductions tell their messages apart by tags. Collective.
+
+    No other engine gets it. Where an engine has failed, messages that nobody received are left in its group,
+    and ranks need not agree on whether it has failed."""
 
     def __init__(self) -> None:
-        if _idle_groups:
-            self.groups = _idle_groups.pop()
-        else:
-            _leave_in_order_at_exit()
-            self.groups = [dist.new_group(backend="gloo") for _ in range(GROUPS_PER_ENGINE)]
-
-    def names(self) -> list[str]:
-        return [group.group_name for group in self.groups]
+        _leave_in_order_at_exit()
+        self.group: dist.ProcessGroup | None = dist.new_group(backend="gloo")
+        # gloo connects all ranks: all have come here, and nobody is at the groups of engines that are gone.
+        while _left_groups:
+            dist.destroy_process_group(_left_groups.pop())
 
     def give_back(self) -> None:
-        """The engine is gone on all ranks; another one may talk through them."""
-        if self.groups:
-            _idle_groups.append(self.groups)
-            self.groups = []
+        """The engine is gone on this rank."""
+        if self.group is not None:
+            _left_groups.append(self.group)
+            self.group = None
 
 
-def make_communicator(device: torch.device, timeout_seconds: float) -> tuple["_C.Communicator", EngineGroups | None]:
-    """The C++ core's communicator, and the groups it works over (none where there is one rank)."""
+def forget_groups() -> None:
+    """The default process group is about to go, and all others with it."""
+    _left_groups.clear()
+
+
+def make_communicator(device: torch.device, timeout_seconds: float) -> tuple["_C.Communicator", EngineGroup | None]:
+    """The C++ core's communicator, and the group it works over (none where there is one rank)."""
     if world_size() == 1:
         return _C.communicator_alone(), None
-    groups = EngineGroups()
-    return _C.communicator_over_groups(groups.names(), timeout_seconds, str(device)), groups
+    group = EngineGroup()
+    return _C.communicator_over_group(group.group.group_name, timeout_seconds, str(device)), group

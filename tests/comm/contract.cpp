@@ -206,6 +206,47 @@ void siblings_have_their_own_order(Communicator& comm) {
   }
 }
 
+void a_caller_between_an_engines_operations(Communicator& comm, Device device) {
+  const auto gathers = comm.make_sibling(), reductions = comm.make_sibling();
+  const int ranks = comm.world_size();
+  RankBuffer own = RankBuffer::of_rank(comm.rank(), 3, 900, DType::fp32, device);
+  const RankBuffer shard = RankBuffer::of_rank(comm.rank(), 4, 700, DType::fp32, device);
+  RankBuffer first(700 * ranks, DType::fp32, device), second(700 * ranks, DType::fp32, device);
+  RankBuffer reduced(700, DType::fp32, device);
+  const Piece own_piece = own.piece(), one = first.piece(), two = second.piece();
+  std::vector<Handle> handles{gathers->all_gather_into({{shard.read(), one}}, "block.1")};
+  const auto call_own = [&] {
+    handles.push_back(comm.all_reduce(own_piece, ReduceOp::max, "the caller's"));
+  };
+  if (comm.rank() % 2 == 0) call_own();  // before the last unit, which the other ranks skipped
+  handles.push_back(gathers->all_gather_into({{shard.read(), two}}, "block.2"));
+  if (comm.rank() % 4 == 1) call_own();
+  handles[0].wait();
+  const Piece sum = reduced.piece();
+  handles.push_back(reductions->reduce_scatter_into({{one.read(), sum}}, {}, "block.2"));
+  if (comm.rank() % 4 == 3) call_own();
+  for (const Handle& handle : handles) handle.wait();
+  for (std::int64_t i = 0; i < own.count(); ++i) {
+    expect(comm, "the caller's", i, max_at(ranks, 3, i), own.get(i));
+  }
+  for (std::int64_t i = 0; i < reduced.count(); ++i) {
+    expect(comm, "the engine's sum", i, ranks * value_at(comm.rank(), 4, i), reduced.get(i));
+  }
+}
+
+void siblings_of_several_engines(Communicator& comm) {
+  const auto use = [&](Communicator& sibling, int number) {
+    float value = static_cast<float>(comm.rank() + number);
+    sibling.all_reduce({&value, 1, DType::fp32}, ReduceOp::max, "engine").wait();
+    expect(comm, "engine", number, comm.world_size() - 1 + number, value);
+  };
+  std::vector<std::unique_ptr<Communicator>> engines;
+  for (int i = 0; i < 10; ++i) engines.push_back(comm.make_sibling());
+  for (int i = 9; i >= 0; --i) use(*engines[static_cast<std::size_t>(i)], i);
+  engines.clear();
+  for (int i = 0; i < 50; ++i) use(*comm.make_sibling(), i);
+}
+
 void ledger_equals_formula(Communicator& comm, Device device) {
   TrafficLedger ledger;
   const auto counted = count_traffic(comm, ledger);
@@ -252,6 +293,8 @@ void everything(Communicator& comm, std::int64_t large_count, Device device) {
   reduce_scatter(comm, large_count, DType::bf16, DType::fp32, device);
   several_in_flight(comm, device);
   siblings_have_their_own_order(comm);
+  a_caller_between_an_engines_operations(comm, device);
+  siblings_of_several_engines(comm);
   rank_order_however_cut(comm, device);
   ledger_equals_formula(comm, device);
 }

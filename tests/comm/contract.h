@@ -26,6 +26,11 @@ void several_in_flight(Communicator& comm, Device device = kCpu);
 void rank_order_however_cut(Communicator& comm, Device device = kCpu);
 // Siblings need not be called in step with each other.
 void siblings_have_their_own_order(Communicator& comm);
+// An engine has two siblings of its own. The caller's operations come between the engine's, at
+// other places on other ranks, and that is no mismatch.
+void a_caller_between_an_engines_operations(Communicator& comm, Device device = kCpu);
+// Several engines over one communicator, and engines that come and go.
+void siblings_of_several_engines(Communicator& comm);
 // The ledger's bytes equal the formulas.
 void ledger_equals_formula(Communicator& comm, Device device = kCpu);
 

@@ -167,7 +167,7 @@ def _join(number, count, store):
     if _join.store == store:
         return
     if dist.is_initialized():
-        distributed._idle_groups.clear()
+        distributed.forget_groups()
         dist.destroy_process_group()
     os.environ.update(RANK=str(number), LOCAL_RANK=str(number), WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count))
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=count)

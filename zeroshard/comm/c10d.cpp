@@ -4,9 +4,10 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <mutex>
+#include <optional>
 #include <utility>
 
-#include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/comm/c10d_transport.h"
 #include "zeroshard/comm/call.h"
@@ -18,7 +19,6 @@
 namespace zeroshard {
 namespace {
 
-using Groups = std::vector<c10::intrusive_ptr<c10d::Backend>>;
 using Round = Transport::Round;
 
 constexpr std::int64_t kPartBytes = 1 << 20;  // of one rank: stays in the cache until it is summed
@@ -92,47 +92,39 @@ class PartSum {
   std::array<std::vector<std::byte>, 2> slots_;
 };
 
-// Through memory where all ranks can share it: several times faster than any group's own messages.
-std::unique_ptr<Transport> make_transport(c10::intrusive_ptr<c10d::Backend> group,
-                                          const C10dOptions& options) {
-  auto over_group = std::make_unique<C10dTransport>(std::move(group), options.comm);
-  if (!options.shares_memory || over_group->world_size() == 1) return over_group;
-  std::unique_ptr<Transport> shared = share_memory(*over_group, options.comm);
-  return shared ? std::move(shared) : std::move(over_group);
-}
-
-// A side stream of its own runs its calls in order, so that the caller never waits.
+// A side stream of its own runs its calls in order, so that the caller never waits. The stream, and
+// the ranks' way to each other, are made by the first call: a communicator that nobody uses costs
+// nothing.
 class C10dCommunicator final : public QueuedCommunicator {
  public:
-  C10dCommunicator(std::shared_ptr<Groups> unused, const C10dOptions& options)
-      : unused_(std::move(unused)),
-        options_(options),
-        transport_owner_(make_transport(next_group(), options)),
-        transport_(*transport_owner_) {}
+  C10dCommunicator(std::shared_ptr<C10dGroup> group, const C10dOptions& options)
+      : group_(std::move(group)), lane_(group_->add_lane()), options_(options) {}
 
-  int rank() const override { return transport_.rank(); }
-  int world_size() const override { return transport_.world_size(); }
+  int rank() const override { return group_->rank(); }
+  int world_size() const override { return group_->world_size(); }
   std::unique_ptr<Communicator> make_sibling() override {
-    return std::make_unique<C10dCommunicator>(unused_, options_);
+    return std::make_unique<C10dCommunicator>(group_, options_);
   }
 
  private:
-  c10::intrusive_ptr<c10d::Backend> next_group() {
-    ZS_CHECK(!unused_->empty(), "no process group is left for one more communicator");
-    auto group = std::move(unused_->front());
-    unused_->erase(unused_->begin());
-    return group;
-  }
-
   void submit(Call call) override {
     refuse_device_memory(call, "c10d");
-    call.completion->set_abandon([this] { transport_.abort(); });
-    worker_.run([this, call = std::move(call)] { run(call); });
+    call.completion->set_abandon([this] { abort(); });
+    if (!worker_) worker_ = Stream::make(kCpu);
+    worker_->run([this, call = std::move(call)] { run(call); });
   }
 
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    transport_ ? transport_->abort() : group_->abort();
+  }
+
+  // From here on, all runs on the worker.
   void run(const Call& call) {
     try {
       if (failure_) std::rethrow_exception(failure_);
+      if (!transport_) meet(call.tag);
       agree_on(call);
       work_on(call);
       call.completion->finish();
@@ -142,15 +134,26 @@ class C10dCommunicator final : public QueuedCommunicator {
     }
   }
 
+  // Memory that all ranks can share is several times faster than any group's own messages.
+  void meet(const OperationTag& tag) {
+    std::unique_ptr<Transport> made = std::make_unique<C10dTransport>(group_, lane_, options_.comm);
+    if (options_.shares_memory && world_size() > 1) {
+      if (auto shared = share_memory(*made, options_.comm, tag)) made = std::move(shared);
+    }
+    const std::lock_guard lock(mutex_);
+    transport_ = std::move(made);
+    if (aborted_) transport_->abort();
+  }
+
   // Also a barrier: nobody goes on before everybody is here.
   void agree_on(const Call& call) {
     const Greeting mine = greeting_of(call);
     greetings_.assign(static_cast<std::size_t>(world_size()), mine);
     Round round;
-    transport_.exchange(
+    transport_->exchange(
         sizeof(Greeting), [&](int) { return &mine; },
         [&](int peer) { return &greetings_[static_cast<std::size_t>(peer)]; }, round);
-    transport_.wait(round, call.tag);
+    transport_->wait(round, call.tag);
     const std::vector<bool> all_arrived(greetings_.size(), true);
     const std::exception_ptr difference = disagreement_of(greetings_, all_arrived);
     if (difference) std::rethrow_exception(difference);
@@ -172,19 +175,19 @@ class C10dCommunicator final : public QueuedCommunicator {
     for (const GatherPair& pair : call.gathers) {
       const std::int64_t bytes = pair.in.bytes();
       const auto part_of = [&](int peer) { return bytes_at(pair.out.data, peer * bytes); };
-      transport_.exchange(
+      transport_->exchange(
           bytes, [&](int) { return pair.in.data; }, part_of, round);
       void* const own = part_of(rank());
       if (bytes > 0 && own != pair.in.data) {
         std::memcpy(own, pair.in.data, static_cast<std::size_t>(bytes));
       }
     }
-    transport_.wait(round, call.tag);
+    transport_->wait(round, call.tag);
   }
 
   void reduce_scatter(const Call& call) {
     for (std::size_t pair = 0; pair < call.reduces.size(); ++pair) {
-      if (call.reduces[pair].out.count > 0) PartSum(transport_, call, pair).run();
+      if (call.reduces[pair].out.count > 0) PartSum(*transport_, call, pair).run();
     }
   }
 
@@ -198,33 +201,40 @@ class C10dCommunicator final : public QueuedCommunicator {
     std::vector<std::byte> all(static_cast<std::size_t>(bytes * world_size()));
     const auto of_rank = [&](int peer) { return bytes_at(all.data(), peer * bytes); };
     Round round;
-    transport_.exchange(
+    transport_->exchange(
         bytes, [&](int) { return call.piece.data; }, of_rank, round);
     std::memcpy(of_rank(rank()), call.piece.data, static_cast<std::size_t>(bytes));
-    transport_.wait(round, call.tag);  // nobody reads the piece any more
+    transport_->wait(round, call.tag);  // nobody reads the piece any more
     for (int peer = 0; peer < world_size(); ++peer) addends.push_back(of_rank(peer));
     combine(addends, call.piece, call.op);
   }
 
   void broadcast_piece(const Call& call) {
     Round round;
-    transport_.broadcast(call.piece, call.root, round);
-    transport_.wait(round, call.tag);
+    transport_->broadcast(call.piece, call.root, round);
+    transport_->wait(round, call.tag);
   }
 
-  const std::shared_ptr<Groups> unused_;
+  const std::shared_ptr<C10dGroup> group_;
+  const int lane_;
   const C10dOptions options_;
-  const std::unique_ptr<Transport> transport_owner_;
-  Transport& transport_;
-  std::vector<Greeting> greetings_;     // of the call under way, by rank
-  std::exception_ptr failure_;          // with the greetings the worker's alone
-  Stream worker_ = Stream::make(kCpu);  // last: its work uses all the above
+
+  std::mutex mutex_;  // the worker makes the transport while abort() may look for it
+  bool aborted_ = false;
+  std::unique_ptr<Transport> transport_;
+
+  // Of the worker alone.
+  std::vector<Greeting> greetings_;  // of the call under way, by rank
+  std::exception_ptr failure_;
+
+  std::optional<Stream> worker_;  // last: its work uses all the above
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_c10d_communicator(Groups groups, const C10dOptions& options) {
-  return std::make_unique<C10dCommunicator>(std::make_shared<Groups>(std::move(groups)), options);
+std::unique_ptr<Communicator> make_c10d_communicator(c10::intrusive_ptr<c10d::Backend> group,
+                                                     const C10dOptions& options) {
+  return std::make_unique<C10dCommunicator>(std::make_shared<C10dGroup>(std::move(group)), options);
 }
 
 }  // namespace zeroshard

@@ -1,7 +1,7 @@
 // Ranks that meet in a process group of torch.distributed: one that Python made, of gloo or of any
 // other backend that sends and receives host memory.
 //
-//   auto comm = make_c10d_communicator({group, group_of_gathers, group_of_reductions}, {});
+//   auto comm = make_c10d_communicator(group, {});
 //
 // Every message is a send and a receive of bytes, so that all dtypes travel alike and sums are
 // ours: in fp32 and in rank order, with the bits of the other backends. Before the payload the
@@ -12,7 +12,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -26,9 +25,9 @@ struct C10dOptions {
   bool shares_memory = true;  // between ranks of one host; the group then only introduces them
 };
 
-// The first group is the communicator's; each sibling takes the next one, since the order of
-// messages in a group is one. Nobody else may use them meanwhile.
-std::unique_ptr<Communicator> make_c10d_communicator(
-    std::vector<c10::intrusive_ptr<c10d::Backend>> groups, const C10dOptions& options);
+// The communicator and its siblings share the group, and tell their messages apart by tags. Nobody
+// else uses the group, before, meanwhile or after: a failure leaves messages behind in it.
+std::unique_ptr<Communicator> make_c10d_communicator(c10::intrusive_ptr<c10d::Backend> group,
+                                                     const C10dOptions& options);
 
 }  // namespace zeroshard

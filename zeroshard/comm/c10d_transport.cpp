@@ -4,13 +4,17 @@
 #include <utility>
 
 #include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
 
+#include "zeroshard/base/error.h"
 #include "zeroshard/comm/faults.h"
 
 namespace zeroshard {
 namespace {
 
-constexpr int kTags = 1 << 30;
+// Few rounds of a lane are under way at once, so that no two of them share a tag.
+constexpr int kTagsPerLane = 1 << 20;
+constexpr int kLanes = 1 << 10;
 
 // Sending asks for memory that could be written to, and does not write.
 at::Tensor bytes_over(const void* data, std::int64_t bytes) {
@@ -49,24 +53,53 @@ class Sent final : public Transport::Pending {
 
 }  // namespace
 
-C10dTransport::C10dTransport(c10::intrusive_ptr<c10d::Backend> group, const CommOptions& options)
-    : group_(std::move(group)), options_(options) {}
+int C10dGroup::add_lane() {
+  const std::lock_guard lock(mutex_);
+  if (lanes_ < kLanes) return lanes_++;
+  throw StateError({.what = "a process group has no lane left for one more communicator",
+                    .value = fmt::format("{} have been made", lanes_),
+                    .remedy = "make a new process group, or fewer siblings"});
+}
+
+void C10dGroup::abort() noexcept {
+  try {
+    backend_->abort();
+  } catch (...) {  // it has no way to do so: the timeout ends what is under way
+  }
+}
+
+c10::intrusive_ptr<c10d::Work> C10dGroup::send(std::vector<at::Tensor>& tensors, int peer,
+                                               int tag) {
+  const std::lock_guard lock(mutex_);
+  return backend_->send(tensors, peer, tag);
+}
+
+c10::intrusive_ptr<c10d::Work> C10dGroup::receive(std::vector<at::Tensor>& tensors, int peer,
+                                                  int tag) {
+  const std::lock_guard lock(mutex_);
+  return backend_->recv(tensors, peer, tag);
+}
+
+C10dTransport::C10dTransport(std::shared_ptr<C10dGroup> group, int lane, const CommOptions& options)
+    : group_(std::move(group)), first_tag_(lane * kTagsPerLane), options_(options) {}
+
+void C10dTransport::begin_round() { rounds_ = (rounds_ + 1) % kTagsPerLane; }
 
 void C10dTransport::send(int peer, const void* data, std::int64_t bytes, Round& round) {
   std::vector<at::Tensor> tensors{bytes_over(data, bytes)};
-  round.push_back(std::make_unique<Sent>(peer, group_->send(tensors, peer, next_tag_),
+  round.push_back(std::make_unique<Sent>(peer, group_->send(tensors, peer, first_tag_ + rounds_),
                                          tensors.front(), options_.timeout));
 }
 
 void C10dTransport::receive(int peer, void* data, std::int64_t bytes, Round& round) {
   std::vector<at::Tensor> tensors{bytes_over(data, bytes)};
-  round.push_back(std::make_unique<Sent>(peer, group_->recv(tensors, peer, next_tag_),
+  round.push_back(std::make_unique<Sent>(peer, group_->receive(tensors, peer, first_tag_ + rounds_),
                                          tensors.front(), options_.timeout));
 }
 
 void C10dTransport::exchange(std::int64_t bytes, const Source& source, const Target& target,
                              Round& round) {
-  next_tag_ = (next_tag_ + 1) % kTags;
+  begin_round();
   if (bytes == 0) return;
   for (int peer = 0; peer < world_size(); ++peer) {
     if (peer == rank()) continue;
@@ -76,7 +109,7 @@ void C10dTransport::exchange(std::int64_t bytes, const Source& source, const Tar
 }
 
 void C10dTransport::broadcast(const Piece& piece, int root, Round& round) {
-  next_tag_ = (next_tag_ + 1) % kTags;
+  begin_round();
   if (piece.bytes() == 0) return;
   if (rank() != root) return receive(root, piece.data, piece.bytes(), round);
   for (int peer = 0; peer < world_size(); ++peer) {

@@ -54,7 +54,7 @@ struct PartUnderWay {
 class CarryingCommunicator final : public Communicator {
  public:
   CarryingCommunicator(std::unique_ptr<Communicator> inner, const CarryOptions& options)
-      : options_(options), inner_(std::move(inner)), worker_([this] { work(); }) {}
+      : options_(options), inner_(std::move(inner)) {}
 
   // Waits for calls that are under way, unless an exception is on its way out: then the others may
   // wait for this rank for ever, and it must not wait for them.
@@ -65,7 +65,7 @@ class CarryingCommunicator final : public Communicator {
       abandoned_ = abandoned_ || static_cast<bool>(unwinding_);
     }
     queued_.notify_one();
-    worker_.join();
+    if (worker_.joinable()) worker_.join();
   }
 
   int rank() const override { return inner_->rank(); }
@@ -134,6 +134,7 @@ class CarryingCommunicator final : public Communicator {
       }
       if (on_device || open_calls_ > 0) {
         ++open_calls_;
+        if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
         queue_.push_back(std::make_shared<CarriedCall>(CarriedCall{std::move(call), ready}));
         queued_.notify_one();
         return handle;
@@ -282,7 +283,8 @@ class CarryingCommunicator final : public Communicator {
   std::deque<PartUnderWay> under_way_;  // in order
 
   std::unique_ptr<Communicator> inner_;
-  std::thread worker_;  // last: it starts when all the above is there
+  std::thread
+      worker_;  // started by the first call that needs it; last, since it uses all the above
 };
 
 }  // namespace

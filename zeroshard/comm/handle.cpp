@@ -41,7 +41,10 @@ void Completion::when_done(std::function<void()> act) const {
 void Completion::abandon() const noexcept {
   if (!issued()) {
     if (!abandon_) return;
-    abandon_();
+    try {
+      abandon_();
+    } catch (...) {  // then the operation ends by its timeout
+    }
     wait_until_issued();
   }
   last_.wait_until_over();

@@ -4,7 +4,8 @@
 #include <thread>
 #include <utility>
 
-#include "zeroshard/base/check.h"
+#include <fmt/format.h>
+
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/rank.h"
 #include "zeroshard/comm/faults.h"
@@ -59,7 +60,11 @@ int MpiDriver::add_lane() {
     free->taken = true;
     return static_cast<int>(free - queues_.begin());
   }
-  ZS_CHECK_LT(queues_.size(), static_cast<std::size_t>(MpiLane::kLanes), "too many siblings");
+  if (queues_.size() == static_cast<std::size_t>(MpiLane::kLanes)) {
+    throw StateError({.what = "there are too many communicators over MPI at once",
+                      .value = fmt::format("{}", MpiLane::kLanes),
+                      .remedy = "destroy engines that are not needed before you make another"});
+  }
   queues_.emplace_back();
   return static_cast<int>(queues_.size()) - 1;
 }

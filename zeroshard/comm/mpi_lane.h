@@ -72,7 +72,8 @@ class MpiLane {
  public:
   // Enough for a gather and a reduction to overlap, and for greetings to run ahead of payloads.
   static constexpr std::size_t kCallsUnderWay = 4;
-  static constexpr int kLanes = 4;
+  // An engine takes two beside its caller's, and several engines may share a communicator.
+  static constexpr int kLanes = 32;
 
   MpiLane(const MpiLaneOptions& options, MpiLink& link) : options_(options), link_(link) {}
 

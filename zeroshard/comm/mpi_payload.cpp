@@ -8,7 +8,7 @@
 namespace zeroshard {
 namespace {
 
-constexpr int kTagsPerLane = 8191;  // one for greetings, the others in turn for payloads
+constexpr int kTagsPerLane = 1023;  // one for greetings, the others in turn for payloads
 
 }  // namespace
 

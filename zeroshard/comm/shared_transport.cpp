@@ -194,30 +194,31 @@ class SharedTransport final : public Transport {
 
 // Everybody's, by rank.
 template <typename Value>
-std::vector<Value> all_of(Transport& first, const Value& mine) {
+std::vector<Value> all_of(Transport& first, const Value& mine, const OperationTag& tag) {
   std::vector<Value> all(static_cast<std::size_t>(first.world_size()), mine);
   Transport::Round round;
   first.exchange(
       sizeof(Value), [&](int) { return &mine; },
       [&](int peer) { return &all[static_cast<std::size_t>(peer)]; }, round);
-  Transport::wait(round, {.operation = Operation::barrier, .label = "meeting in shared memory"});
+  Transport::wait(round, tag);
   return all;
 }
 
 }  // namespace
 
-std::unique_ptr<Transport> share_memory(Transport& first, const CommOptions& options) {
+std::unique_ptr<Transport> share_memory(Transport& first, const CommOptions& options,
+                                        const OperationTag& tag) {
   std::vector<std::unique_ptr<SharedSegment>> segments(
       static_cast<std::size_t>(first.world_size()));
   const auto rank = static_cast<std::size_t>(first.rank());
   segments[rank] = SharedSegment::make(first.world_size());
   const auto addresses =
-      all_of(first, segments[rank] ? segments[rank]->address() : SegmentAddress{});
+      all_of(first, segments[rank] ? segments[rank]->address() : SegmentAddress{}, tag);
   for (std::size_t peer = 0; peer < segments.size(); ++peer) {
     if (peer != rank) segments[peer] = SharedSegment::attach(addresses[peer], first.world_size());
   }
   const bool here = std::ranges::none_of(segments, [](const auto& each) { return !each; });
-  const auto everywhere = all_of(first, static_cast<std::uint8_t>(here));
+  const auto everywhere = all_of(first, static_cast<std::uint8_t>(here), tag);
   if (std::ranges::count(everywhere, 0) > 0) return nullptr;
   segments[rank]->close_file();
   return std::make_unique<SharedTransport>(first.rank(), std::move(segments), options);

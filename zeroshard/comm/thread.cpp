@@ -3,6 +3,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -60,7 +61,8 @@ class ThreadCommunicator final : public QueuedCommunicator {
  private:
   void submit(Call call) override {
     call.completion->set_abandon([this] { place_.abort(rank_, "an exception has ended it"); });
-    worker_.run([this, call = std::move(call)] { run(call); });
+    if (!worker_) worker_ = Stream::make(kCpu);
+    worker_->run([this, call = std::move(call)] { run(call); });
   }
 
   void run(const Call& call) {
@@ -107,7 +109,7 @@ class ThreadCommunicator final : public QueuedCommunicator {
   const int world_size_;
   MeetingPlace& place_;
   std::size_t siblings_ = 0;
-  Stream worker_ = Stream::make(kCpu);  // last: its work uses all the above
+  std::optional<Stream> worker_;  // made by the first call; last, since its work uses all the above
 };
 
 // The first exception of any rank; later ones are usually its echo.

@@ -45,7 +45,9 @@ class Transport {
 
 // Through memory that the ranks of one host share: a copy in and a copy out, both sides at once.
 // The ranks introduce themselves by `first`, which is not needed afterwards. The answer is null, on
-// all ranks, where they are on several hosts or may not see each other's memory. Collective.
-std::unique_ptr<Transport> share_memory(Transport& first, const CommOptions& options);
+// all ranks, where they are on several hosts or may not see each other's memory. Collective; errors
+// name the operation that the ranks meet for.
+std::unique_ptr<Transport> share_memory(Transport& first, const CommOptions& options,
+                                        const OperationTag& tag);
 
 }  // namespace zeroshard

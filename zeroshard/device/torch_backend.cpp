@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/error.h"
+#include "zeroshard/base/log.h"
 
 namespace zeroshard {
 namespace {
@@ -113,10 +114,18 @@ class TorchQueue final : public StreamQueue {
   const c10::Stream stream_;
 };
 
+// torch's allocators may throw when they take memory back, on a device that is broken. A destructor
+// must not: then the process ends soon, and its memory with it.
 std::shared_ptr<void> shared(c10::DataPtr memory) {
   void* const data = memory.get();
-  auto owner = std::make_shared<c10::DataPtr>(std::move(memory));
-  return {std::move(owner), data};
+  const c10::DeleterFnPtr give_back = memory.get_deleter();
+  return {data, [give_back, context = memory.release_context()](void*) noexcept {
+            try {
+              give_back(context);
+            } catch (const c10::Error& error) {
+              log_warning("device memory was not given back: {}", error.what_without_backtrace());
+            }
+          }};
 }
 
 class TorchBackend final : public DeviceBackend {
