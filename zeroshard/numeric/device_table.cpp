@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "zeroshard/device/buffer.h"
-#include "zeroshard/device/copy.h"
+#include "zeroshard/device/stream.h"
 
 namespace zeroshard {
 

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "zeroshard/base/check.h"
-#include "zeroshard/device/copy.h"
 #include "zeroshard/device/kernel_module.h"
+#include "zeroshard/device/stream.h"
 #include "zeroshard/numeric/device_table.h"
 #include "zeroshard/numeric/transfers.h"
 #include "zeroshard/optim/device_segment.h"
