@@ -64,7 +64,7 @@ at::Tensor ProvisionalUnit::written(const at::Tensor& values) {
 }
 
 void ProvisionalUnit::release(bool keeps) {
-  if (keeps) unit_.take_over_full();
+  if (keeps) unit_.copy_full_to_shard();
   unit_.release();
   full_.reset();
 }
