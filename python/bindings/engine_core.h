@@ -52,7 +52,7 @@ class EngineCore {
   std::shared_ptr<Communicator> comm_;
   const std::string optimizer_kind_;
   std::shared_ptr<StateMemory> memory_;
-  std::vector<GatherUnit> so_far_;
+  std::vector<UnitSize> so_far_;
   std::vector<std::unique_ptr<FlatUnit>> units_;
   std::unique_ptr<Core> core_;
   std::shared_ptr<ForwardHooks> hooks_;

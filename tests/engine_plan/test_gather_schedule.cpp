@@ -15,7 +15,7 @@ using enum PhaseKind;
 // Four units of ten elements; two are gathered ahead.
 GatherSchedule schedule_of(std::int64_t prefetch_numel, std::vector<bool> resident = {}) {
   resident.resize(4, false);
-  return {std::vector<GatherUnit>(4, {.numel = 10, .bytes = 40}),
+  return {std::vector<UnitSize>(4, {.numel = 10, .bytes = 40}),
           resident,
           {.prefetch_numel = prefetch_numel}};
 }

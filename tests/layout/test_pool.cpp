@@ -14,7 +14,7 @@
 namespace zeroshard {
 namespace {
 
-using Units = std::vector<GatherUnit>;
+using Units = std::vector<UnitSize>;
 
 // Gathers one unit at a time and remembers the most it ever held.
 struct Simulation {
@@ -93,7 +93,7 @@ Units random_units(testing::Random& random) {
   static constexpr std::int64_t kSizes[] = {70, 128, 640, 641};
   Units units(static_cast<std::size_t>(random.between(0, 14)));
   const bool few_sizes = random.chance(60);
-  for (GatherUnit& unit : units) {
+  for (UnitSize& unit : units) {
     unit.numel = few_sizes ? kSizes[random.between(0, 3)] : testing::random_numel(random);
     unit.bytes = 2 * unit.numel;
     unit.never_released = random.chance(5);
@@ -181,7 +181,7 @@ TEST(GatherPool, SizesAreRoundedIntoTheSameClass) {
 
 // An embedding, blocks and a head: the outer two are never live at once.
 TEST(GatherPool, UnitsThatAreNeverLiveAtOnceShareASlot) {
-  const GatherUnit block = {1000, 4096, false};
+  const UnitSize block = {1000, 4096, false};
   const Units units = {{8100, 32768, false}, block, block, block, {8000, 32000, false}};
   const GatherPool ahead = size_gather_pool(units, forward_and_backward(5), {.prefetch_numel = 1});
   EXPECT_EQ(ahead.classes, (std::vector<SlotClass>{{4096, 2}, {32768, 1}}));

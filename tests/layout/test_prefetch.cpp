@@ -13,7 +13,7 @@ namespace zeroshard {
 namespace {
 
 using Ends = std::vector<std::size_t>;
-using Units = std::vector<GatherUnit>;
+using Units = std::vector<UnitSize>;
 
 Units units_of(const std::vector<std::int64_t>& numels) {
   Units units;

@@ -97,8 +97,8 @@ TEST(GradientFactor, NonsenseIsACheck) {
 
 TEST(MeanFactors, EverythingComesAfterTheSumByDefault) {
   const MeanFactors factors = mean_factors({}, 3);
-  EXPECT_EQ(factors.before, 1.0F);
-  EXPECT_EQ(factors.after, static_cast<float>(1.0 / 3.0));
+  EXPECT_EQ(factors.before_sum, 1.0F);
+  EXPECT_EQ(factors.after_sum, static_cast<float>(1.0 / 3.0));
 }
 
 TEST(MeanFactors, PrescalingDividesBeforeTheSum) {
@@ -106,8 +106,8 @@ TEST(MeanFactors, PrescalingDividesBeforeTheSum) {
   options.prescale_gradients = true;
   options.gradient_predivide_factor = 4.0;  // has no say then
   const MeanFactors factors = mean_factors(options, 8);
-  EXPECT_EQ(factors.before, 0.125F);
-  EXPECT_EQ(factors.after, 1.0F);
+  EXPECT_EQ(factors.before_sum, 0.125F);
+  EXPECT_EQ(factors.after_sum, 1.0F);
 }
 
 TEST(MeanFactors, PredivideSplitsTheDivision) {
@@ -115,8 +115,8 @@ TEST(MeanFactors, PredivideSplitsTheDivision) {
   options.gradient_predivide_factor = 4.0;
   for (const int ranks : {1, 4, 8}) {
     const MeanFactors factors = mean_factors(options, ranks);
-    EXPECT_EQ(factors.before, 0.25F);
-    EXPECT_EQ(factors.before * factors.after, 1.0F / static_cast<float>(ranks));
+    EXPECT_EQ(factors.before_sum, 0.25F);
+    EXPECT_EQ(factors.before_sum * factors.after_sum, 1.0F / static_cast<float>(ranks));
   }
 }
 

@@ -21,7 +21,7 @@ std::vector<std::unique_ptr<FlatUnit>> make_flat(const std::vector<UnitSpec>& un
                                                  const Communicator& comm,
                                                  const std::shared_ptr<StateMemory>& memory) {
   std::vector<std::unique_ptr<FlatUnit>> flat;
-  std::vector<GatherUnit> so_far;
+  std::vector<UnitSize> so_far;
   for (const UnitSpec& unit : units) {
     flat.push_back(
         std::make_unique<FlatUnit>(unit, Core::unit_options(options, unit, comm, so_far), memory));
@@ -50,10 +50,11 @@ GradientPlan gradient_plan(const EngineOptions& options, const Stage& stage,
           .accumulation = precision.accumulation(),
           .communication = precision.communication(),
           .reduced = precision.reduced(stage.reductions_add_up(options.accumulation_steps)),
-          .before = factors.before,
-          .after = factors.after,
+          .scale_before_sum = factors.before_sum,
+          .scale_after_sum = factors.after_sum,
           .rank = comm.rank(),
-          .world_size = comm.world_size()};
+          .world_size = comm.world_size(),
+          .accumulation_steps = options.accumulation_steps};
 }
 
 int group_of(const EngineOptions& options, const std::string& parameter) {
@@ -67,7 +68,7 @@ int group_of(const EngineOptions& options, const std::string& parameter) {
 }  // namespace
 
 FlatUnitOptions Core::unit_options(const EngineOptions& options, const UnitSpec& unit,
-                                   const Communicator& comm, std::vector<GatherUnit>& units) {
+                                   const Communicator& comm, std::vector<UnitSize>& units) {
   const Stage& stage = stage_row(options.zero.stage);
   std::int64_t numel = 0;
   for (const NamedParameter& parameter : unit.parameters) numel += parameter.tensor.numel();
@@ -99,6 +100,8 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
       flat_(std::move(units)),
       uses_(flat_.size()),
       times_(options_.trace),
+      parameter_order_(memory_->device()),
+      gradient_order_(memory_->device()),
       scaler_(options_.precision),
       weak_(std::make_shared<WeakCore>(this)) {
   for (std::size_t i = 0; i < flat_.size(); ++i) {
@@ -118,7 +121,7 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
 
 // The same arithmetic as the planner's, over what the units have become.
 void Core::make_gatherer() {
-  std::vector<GatherUnit> units;
+  std::vector<UnitSize> units;
   std::vector<bool> resident;
   for (const auto& unit : flat_) {
     const LayoutTotals& totals = unit->layout().totals();
@@ -129,7 +132,7 @@ void Core::make_gatherer() {
   limits.persistence_numel = limits.model_persistence_numel = 0;  // decided when they were made
   const GatherPool pool = size_gather_pool(units, forward_and_backward(units.size()), limits);
   gatherer_ = std::make_unique<Gatherer>(pointers(flat_), GatherSchedule(units, resident, limits),
-                                         pool, *memory_, *gathers_);
+                                         pool, *memory_, parameter_order_, *gathers_);
   gatherer_->set_trace(options_.trace);
 }
 
@@ -141,7 +144,7 @@ void Core::make_reducer() {
                      .overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default()),
                      .root_unit = root_,
                      .trace = options_.trace},
-      *memory_, *reductions_);
+      *memory_, gradient_order_, *reductions_);
   if (options_.shows_gradients && stage_keeps_local()) {
     shown_ = std::make_unique<ShownGradients>(pointers(flat_), *reducer_);
   }
@@ -165,8 +168,9 @@ void Core::make_updater() {
       updater.moments = std::max(updater.moments, moments_per_parameter(group));
     }
   }
-  updater_ = std::make_unique<Updater>(pointers(flat_), std::move(updater), *gatherer_, *reducer_,
-                                       *memory_);
+  updater_ = std::make_unique<Updater>(
+      pointers(flat_), std::move(updater),
+      Updater::Parts{*gatherer_, *reducer_, *memory_, parameter_order_, gradient_order_});
 }
 
 Core::~Core() {
@@ -241,11 +245,14 @@ void Core::quiesce() {
   const auto lock = enter();
   gatherer_->finish_phase();
   gatherer_->wait_for_all();
+  parameter_order_.before_write();  // after whatever other streams still do to parameters
+  parameter_order_.current().synchronize();
 }
 
 void Core::wait_for_unit(std::size_t unit) {
   const auto lock = enter();
   gatherer_->wait(unit);
+  parameter_order_.before_read();
 }
 
 void Core::gather_full(std::size_t unit) {

@@ -45,6 +45,7 @@
 #include "zeroshard/engine/reducer.h"
 #include "zeroshard/engine/shown_gradients.h"
 #include "zeroshard/engine/step_agreement.h"
+#include "zeroshard/engine/stream_order.h"
 #include "zeroshard/engine/unit_times.h"
 #include "zeroshard/engine/unit_uses.h"
 #include "zeroshard/engine/updater.h"
@@ -102,7 +103,7 @@ class Core {
   // How a unit is to be laid out. It is appended to the `units` so far: the limits on persistent
   // units are on their sum.
   static FlatUnitOptions unit_options(const EngineOptions& options, const UnitSpec& unit,
-                                      const Communicator& comm, std::vector<GatherUnit>& units);
+                                      const Communicator& comm, std::vector<UnitSize>& units);
 
   // `trains`: whether a backward is to follow. Gradients are off in what is computed again then.
   void before_forward(std::size_t unit, bool trains);
@@ -175,6 +176,7 @@ class Core {
   const LossScaler& scaler() const { return scaler_; }
   LossScaler& scaler() { return scaler_; }
   const Reducer& reducer() const { return *reducer_; }
+  Reducer& reducer() { return *reducer_; }
   MemoryLedger& memory() const { return memory_->ledger(); }
   TrafficLedger& traffic() { return traffic_; }
   Communicator& comm() { return *gathers_; }
@@ -227,6 +229,8 @@ class Core {
   std::optional<std::size_t> root_;
   UnitUses uses_;
   UnitTimes times_;
+  StreamOrder parameter_order_;
+  StreamOrder gradient_order_;
   std::unique_ptr<Gatherer> gatherer_;
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<BackwardPass> backward_;

@@ -55,7 +55,7 @@ Engine::Engine(torch::nn::Module& model, EngineOptions options, Communicator& co
     memory = made[i]->memory();
   }
   if (!memory) memory = std::make_shared<StateMemory>(options.device);
-  std::vector<GatherUnit> so_far;
+  std::vector<UnitSize> so_far;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const UnitSpec& spec = found[i].spec;
     const FlatUnitOptions unit_options = Core::unit_options(options, spec, comm, so_far);

@@ -29,7 +29,7 @@ Phase GatherSchedule::merged(PhaseKind phase, const Phase& seen) const {
   return order;
 }
 
-GatherSchedule::GatherSchedule(std::vector<GatherUnit> units, std::vector<bool> resident,
+GatherSchedule::GatherSchedule(std::vector<UnitSize> units, std::vector<bool> resident,
                                GatherLimits limits)
     : units_(std::move(units)), resident_(std::move(resident)), limits_(limits) {
   for (std::size_t i = 0; i < units_.size(); ++i) {

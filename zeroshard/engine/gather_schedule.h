@@ -23,7 +23,7 @@ class GatherSchedule {
  public:
   // Before the first pass, forward is expected in the order of the list and backward in reverse.
   // Units that are `resident` are never gathered.
-  GatherSchedule(std::vector<GatherUnit> units, std::vector<bool> resident, GatherLimits limits);
+  GatherSchedule(std::vector<UnitSize> units, std::vector<bool> resident, GatherLimits limits);
 
   // In this order. A unit that is skipped is let go as soon as it has arrived.
   struct Action {
@@ -69,7 +69,7 @@ class GatherSchedule {
   void append_finish(Actions& actions);
   void come_round(Actions& actions);
 
-  const std::vector<GatherUnit> units_;
+  const std::vector<UnitSize> units_;
   const std::vector<bool> resident_;
   const GatherLimits limits_;
   std::int64_t resident_numel_ = 0;

@@ -53,8 +53,8 @@ void GatherPoolMemory::empty() {
 }
 
 Gatherer::Gatherer(std::vector<FlatUnit*> units, GatherSchedule schedule, const GatherPool& plan,
-                   StateMemory& memory, Communicator& comm)
-    : schedule_(std::move(schedule)), pool_(plan, memory), comm_(comm) {
+                   StateMemory& memory, StreamOrder& order, Communicator& comm)
+    : schedule_(std::move(schedule)), pool_(plan, memory), order_(order), comm_(comm) {
   for (std::size_t i = 0; i < units.size(); ++i) {
     // A unit that no phase of the plan gathers gets slots of its own size.
     const std::int64_t planned = i < plan.slot_of_unit.size() ? plan.slot_of_unit[i] : 0;
@@ -76,6 +76,7 @@ void Gatherer::hold(std::size_t unit) {
 void Gatherer::begin_use(std::size_t unit) {
   Entry& entry = entries_[unit];
   wait(unit);
+  order_.before_read();
   if (++entry.holds == 1) entry.unit->show();
 }
 
@@ -107,6 +108,7 @@ void Gatherer::run(const GatherSchedule::Actions& actions, std::size_t needed) {
 void Gatherer::gather(std::size_t unit) {
   Entry& entry = entries_[unit];
   if (entry.unit->state() != ParameterState::sharded) return;
+  order_.before_write();  // another stream may still read what was in the slot before
   entry.slot = pool_.take(entry.slot_bytes);
   entry.unit->begin_gather(entry.slot);
   note_gathered(entry.unit->gathered_bytes());
@@ -119,6 +121,7 @@ void Gatherer::refresh(std::size_t unit) {
   if (!is_here || comm_.world_size() == 1) return;
   const std::vector<GatherPair> pairs = entry.unit->gather_pairs(/*refresh=*/true);
   if (pairs.empty()) return;  // all frozen
+  order_.before_write();
   entry.unit->begin_refresh();
   entry.handle = comm_.all_gather_into(pairs, entry.unit->name());
   if (entry.holds > 0) wait(unit);  // whoever holds it may read it at any time
@@ -130,7 +133,7 @@ void Gatherer::wait(std::size_t unit) {
   {
     Trace* const trace = trace_ != nullptr && !entry.handle.done() ? trace_ : nullptr;
     const Trace::Scope scope(trace, Lane::compute, "wait for", entry.unit->name());
-    entry.handle.wait();
+    order_.wait(entry.handle);
   }
   entry.handle = {};
   entry.unit->end_gather();

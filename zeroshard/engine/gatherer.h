@@ -12,6 +12,7 @@
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gather_schedule.h"
+#include "zeroshard/engine/stream_order.h"
 #include "zeroshard/layout/pool.h"
 #include "zeroshard/monitor/trace.h"
 
@@ -42,9 +43,9 @@ class GatherPoolMemory {
 
 class Gatherer {
  public:
-  // `plan` is empty where every unit is resident.
+  // `plan` is empty where every unit is resident; `order` is of the parameters' memory.
   Gatherer(std::vector<FlatUnit*> units, GatherSchedule schedule, const GatherPool& plan,
-           StateMemory& memory, Communicator& comm);
+           StateMemory& memory, StreamOrder& order, Communicator& comm);
 
   // Before a use: gathers what is planned up to here and some ahead, and waits for the unit. It
   // stays until as many unhold() as there were reach().
@@ -75,6 +76,7 @@ class Gatherer {
   // After an update: the shard's new values to the other ranks, for units that are resident, or
   // that somebody holds in full, which all ranks do then.
   void refresh(std::size_t unit);
+  // The current stream comes after what is under way for the unit, or for all units.
   void wait(std::size_t unit);
   void wait_for_all();
   // Waits until nothing under way uses our memory any more, whatever fails meanwhile.
@@ -106,6 +108,7 @@ class Gatherer {
   std::vector<Entry> entries_;
   GatherSchedule schedule_;
   GatherPoolMemory pool_;
+  StreamOrder& order_;
   Communicator& comm_;
   std::function<void(std::size_t)> tell_skipped_ = [](std::size_t) {};
   Trace* trace_ = nullptr;

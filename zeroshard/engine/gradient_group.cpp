@@ -1,7 +1,14 @@
 #include "zeroshard/engine/gradient_group.h"
 
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
 #include "zeroshard/base/check.h"
 #include "zeroshard/engine/tensors.h"
+#include "zeroshard/layout/alignment.h"
+#include "zeroshard/numeric/arrays.h"
 
 namespace zeroshard {
 namespace {
@@ -24,128 +31,248 @@ std::vector<Span> padding_of(const FlatLayout& layout) {
   return spans;
 }
 
+// Whether nobody else has the gradient's memory, so that keeping it copies nothing, and writing into
+// what `.grad` shows of it changes nothing else. The reference itself counts as one.
+bool is_ours_alone(const at::Tensor& gradient) {
+  const auto bytes = static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
+  return gradient.is_contiguous() && gradient.use_count() <= 2 && !gradient.is_view() &&
+         gradient.storage().use_count() == 1 && gradient.storage().nbytes() <= 2 * bytes + 512;
+}
+
 }  // namespace
+
+WriteTarget GradientPlan::flat_target() const {
+  if (keeps_local()) return WriteTarget::kept;
+  return world_size > 1 ? WriteTarget::bucket : WriteTarget::reduced;
+}
+
+// Held gradients are what all roundings on the way to G would leave unchanged.
+WriteTarget GradientPlan::target(DType dtype) const {
+  const auto keeps = [&](DType on_the_way) {
+    return on_the_way == dtype || on_the_way == DType::fp32;
+  };
+  const bool unchanged = keeps(accumulation) && keeps(communication) && reduced == dtype &&
+                         scale_before_sum == 1.0F && scale_after_sum == 1.0F;
+  return world_size == 1 && accumulation_steps == 1 && unchanged ? WriteTarget::held
+                                                                 : flat_target();
+}
 
 GradientGroup::GradientGroup(const FlatGroup& group, const GradientPlan& plan, StateMemory& memory)
     : group_(group),
       plan_(plan),
-      memory_(memory),
+      memory_(&memory),
       device_(memory.device()),
+      target_(plan.target(group.dtype)),
+      held_(group.parameters.size()),
       written_(group.parameters.size()),
       padding_(padding_of(group.layout)) {
-  const std::int64_t padded = group.layout.padded_numel();
-  if (plan.keeps_local()) {
+  is_held() ? count_held(1) : allocate();
+}
+
+GradientGroup::GradientGroup(GradientGroup&& other) noexcept
+    : group_(other.group_),
+      plan_(other.plan_),
+      memory_(std::exchange(other.memory_, nullptr)),
+      device_(other.device_),
+      target_(other.target_),
+      held_(std::move(other.held_)),
+      local_(std::move(other.local_)),
+      reduced_(std::move(other.reduced_)),
+      promoted_g_(std::move(other.promoted_g_)),
+      promoted_(other.promoted_),
+      written_(std::move(other.written_)),
+      padding_(std::move(other.padding_)),
+      reductions_(other.reductions_) {}
+
+GradientGroup::~GradientGroup() {
+  if (memory_ != nullptr && is_held()) count_held(-1);
+}
+
+void GradientGroup::allocate() {
+  const std::int64_t padded = padded_numel();
+  if (plan_.keeps_local()) {
     local_ =
-        memory.allocate(Category::gradients, Tier::device, padded * bytes_of(plan.accumulation));
-    tensor_over(local_.data(), padded, plan.accumulation, device_).zero_();
+        memory_->allocate(Category::gradients, Tier::device, padded * bytes_of(plan_.accumulation));
+    over(local_.data(), padded, plan_.accumulation).zero_();
   }
-  if (plan.reduces_in_place()) return;
-  const bool whole = plan.stage.gradients_reduced == Placement::replicated;
-  const std::int64_t owned = whole ? padded : group.layout.shard_numel();
-  reduced_ = memory.allocate(Category::gradients, Tier::device, owned * bytes_of(plan.reduced));
-  tensor_over(reduced_.data(), owned, plan.reduced, device_).zero_();
+  if (plan_.reduces_in_place()) return;
+  const bool whole = plan_.stage.gradients_reduced == Placement::replicated;
+  const std::int64_t owned = whole ? padded : group_.layout.shard_numel();
+  reduced_ = memory_->allocate(Category::gradients, Tier::device, owned * bytes_of(plan_.reduced));
+  over(reduced_.data(), owned, plan_.reduced).zero_();
 }
 
-// Packed, kept, or (on one rank that keeps none) G itself.
-void* GradientGroup::local_data(void* packed) const {
-  if (plan_.keeps_local()) return local_.data();
-  return packed != nullptr ? packed : reduced_data();
+// The ledger counts held gradients all the time, because they come in every step. They take no more
+// than the memory of ours would, and less between a step and the next backward.
+void GradientGroup::count_held(int sign) const {
+  memory_->ledger().add(Category::gradients, Tier::device, sign * planned_bytes());
 }
 
-DType GradientGroup::local_dtype(const void* packed) const {
-  if (plan_.keeps_local()) return plan_.accumulation;
-  return packed != nullptr ? plan_.communication : reduced_dtype();
+std::int64_t GradientGroup::planned_bytes() const {
+  std::int64_t bytes = 0;
+  const auto add = [&](std::int64_t count, DType dtype) {
+    bytes += checked_round_up(count * bytes_of(dtype), kBufferAlignmentBytes);
+  };
+  if (plan_.keeps_local()) add(padded_numel(), plan_.accumulation);
+  if (!plan_.reduces_in_place()) add(padded_numel(), plan_.reduced);
+  return bytes;
 }
 
-at::Tensor GradientGroup::local(std::size_t parameter, void* packed) const {
+at::Tensor GradientGroup::over(void* data, std::int64_t count, DType dtype) const {
+  return tensor_over(data, count, dtype, device_);
+}
+
+GradientGroup::Local GradientGroup::local(void* bucket) const {
+  switch (target_) {
+    case WriteTarget::kept: return {local_.data(), plan_.accumulation};
+    case WriteTarget::bucket: return {bucket, plan_.communication};
+    case WriteTarget::reduced: return {reduced_data(), reduced_dtype()};
+    case WriteTarget::held: break;
+  }
+  ZS_CHECK(false, "held gradients have no memory of ours");
+  return {};
+}
+
+at::Tensor GradientGroup::local_of(std::size_t parameter, void* bucket) const {
   const Span& span = group_.layout.parameter_span(parameter);
-  const DType dtype = local_dtype(packed);
-  return tensor_over(element_at(local_data(packed), span.begin(), dtype), span.size(), dtype,
-                     device_);
+  const Local to = local(bucket);
+  return over(element_at(to.data, span.begin(), to.dtype), span.size(), to.dtype);
 }
 
-void GradientGroup::write(std::size_t parameter, const at::Tensor& gradient, void* packed) {
-  const at::Tensor to = local(parameter, packed);
-  const bool on_reduced = packed == nullptr && !plan_.keeps_local();
-  at::Tensor from = gradient.reshape({-1});
-  if (!plan_.keeps_local()) {
-    // What a kept local gradient would have been rounded to, so that stages agree.
-    from = from.to(to_torch(plan_.accumulation));
-    from = scaled(from, plan_.before);
-  }
-  if (on_reduced) {
-    from = from.to(to_torch(plan_.communication));
-    if (plan_.after != 1.0F) from = from.to(at::kFloat).mul(plan_.after);
-  }
-  if (written_[parameter] || (on_reduced && holds_reduced())) {
-    to.add_(from);
+void GradientGroup::write(std::size_t parameter, const at::Tensor& gradient, void* bucket) {
+  if (is_held() && !written_[parameter]) return hold(parameter, gradient);
+  settle();
+  if (device_ == kCpu) {
+    write_by_torch(parameter, gradient, bucket);
   } else {
-    to.copy_(from);
+    write_by_kernel(parameter, gradient, bucket);
   }
   written_[parameter] = true;
 }
 
-void GradientGroup::fill_gaps(void* packed) {
-  const DType dtype = local_dtype(packed);
+// On the host torch's own loops use all threads of the process.
+void GradientGroup::write_by_torch(std::size_t parameter, const at::Tensor& gradient,
+                                   void* bucket) {
+  const at::Tensor to = local_of(parameter, bucket);
+  at::Tensor from = gradient.reshape({-1});
+  if (target_ != WriteTarget::kept) {
+    // What a kept local gradient would have been rounded to, so that stages agree.
+    from = scaled(from.to(to_torch(plan_.accumulation)), plan_.scale_before_sum);
+  }
+  if (target_ == WriteTarget::reduced) {
+    from = scaled(from.to(to_torch(plan_.communication)), plan_.scale_after_sum);
+  }
+  const bool adds = written_[parameter] || adds_to_reduced();
+  adds ? void(to.add_(from)) : void(to.copy_(from));
+}
+
+// On an accelerator the same roundings and products are one pass, without temporaries.
+void GradientGroup::write_by_kernel(std::size_t parameter, const at::Tensor& gradient,
+                                    void* bucket) {
+  const at::Tensor from = gradient.contiguous();
+  const Span& span = group_.layout.parameter_span(parameter);
+  const Local to = local(bucket);
+  ArrayWrite write{.to = element_at(to.data, span.begin(), to.dtype),
+                   .to_dtype = to.dtype,
+                   .from = from.const_data_ptr(),
+                   .from_dtype = dtype_of(from, "a gradient"),
+                   .count = span.size(),
+                   .adds = written_[parameter] || adds_to_reduced()};
+  if (target_ != WriteTarget::kept) {
+    write.via1 = plan_.accumulation;
+    write.factor1 = plan_.scale_before_sum;
+  }
+  if (target_ == WriteTarget::reduced) {
+    write.via2 = plan_.communication;
+    write.factor2 = plan_.scale_after_sum;
+  }
+  write_arrays(device_, {write});
+}
+
+void GradientGroup::hold(std::size_t parameter, const at::Tensor& gradient) {
+  const bool as_it_is =
+      gradient.scalar_type() == to_torch(group_.dtype) && is_ours_alone(gradient);
+  if (as_it_is) {
+    held_[parameter] = gradient;
+  } else {
+    at::Tensor own = at::empty(gradient.sizes(), gradient.options().dtype(to_torch(group_.dtype)));
+    own.copy_(gradient);
+    held_[parameter] = own;
+  }
+  written_[parameter] = true;
+}
+
+void GradientGroup::note_held_use() const {
+  for (const at::Tensor& gradient : held_) {
+    if (gradient.defined()) record_use_here(gradient);
+  }
+}
+
+void GradientGroup::settle() {
+  if (!is_held()) return;
+  count_held(-1);
+  target_ = plan_.flat_target();
+  allocate();
+  for (std::size_t i = 0; i < held_.size(); ++i) {
+    const at::Tensor gradient = std::exchange(held_[i], at::Tensor());
+    if (gradient.defined()) local_of(i, nullptr).copy_(gradient.reshape({-1}));
+  }
+}
+
+void GradientGroup::fill_gaps(void* bucket) {
+  if (is_held()) return;
+  const Local to = local(bucket);
   for (std::size_t i = 0; i < written_.size(); ++i) {
     // On G itself zeros are for the first time only: later they would wipe out what is there.
-    const bool on_reduced = packed == nullptr && !plan_.keeps_local();
-    if (!written_[i] && !(on_reduced && holds_reduced())) local(i, packed).zero_();
+    if (!written_[i] && !adds_to_reduced()) local_of(i, bucket).zero_();
   }
   // The engine's own buffers have zeros there already, unless G of another dtype lay across them.
   const bool overwritten = plan_.reduces_in_place() && plan_.reduced != plan_.accumulation;
-  if (packed == nullptr && !overwritten) return;
-  void* const data = local_data(packed);
+  if (target_ != WriteTarget::bucket && !overwritten) return;
   for (const Span& span : padding_) {
-    tensor_over(element_at(data, span.begin(), dtype), span.size(), dtype, device_).zero_();
+    over(element_at(to.data, span.begin(), to.dtype), span.size(), to.dtype).zero_();
   }
 }
 
-void GradientGroup::pack(void* packed) {
-  if (!plan_.keeps_local()) return;
-  at::Tensor from = tensor_over(local_.data(), padded_numel(), plan_.accumulation, device_);
+void GradientGroup::pack(void* bucket) {
+  if (target_ != WriteTarget::kept) return;
+  const at::Tensor from = over(local_.data(), padded_numel(), plan_.accumulation);
   if (!plan_.packs()) {
-    if (plan_.before != 1.0F) from.copy_(scaled(from, plan_.before));
+    if (plan_.scale_before_sum != 1.0F) from.copy_(scaled(from, plan_.scale_before_sum));
     return;
   }
-  tensor_over(packed, padded_numel(), plan_.communication, device_)
-      .copy_(scaled(from, plan_.before));
+  over(bucket, padded_numel(), plan_.communication).copy_(scaled(from, plan_.scale_before_sum));
 }
 
-ReducePair GradientGroup::pair(void* packed) {
-  void* const from = plan_.packs() ? packed : local_.data();
+ReducePair GradientGroup::pair(void* bucket) {
+  void* const from = plan_.packs() ? bucket : local_.data();
   return {ConstPiece{from, padded_numel(), plan_.communication, device_.kind}, own_reduced()};
 }
 
 void GradientGroup::reduce_alone() {
-  if (!plan_.keeps_local()) return;  // written there in the first place
-  const at::Tensor from = tensor_over(local_.data(), padded_numel(), plan_.accumulation, device_);
-  const bool unchanged = plan_.accumulation == plan_.communication && plan_.before == 1.0F &&
-                         plan_.after == 1.0F && !promoted_;
+  if (target_ != WriteTarget::kept) return;  // written there in the first place
+  const at::Tensor from = over(local_.data(), padded_numel(), plan_.accumulation);
+  const bool unchanged = plan_.accumulation == plan_.communication &&
+                         plan_.scale_before_sum == 1.0F && plan_.scale_after_sum == 1.0F &&
+                         !promoted_;
   if (unchanged && plan_.reduced == plan_.accumulation) return;
-  at::Tensor sum = scaled(from, plan_.before).to(to_torch(plan_.communication)).to(at::kFloat);
-  sum = sum.mul(plan_.after);
+  at::Tensor sum = scaled(from, plan_.scale_before_sum).to(to_torch(plan_.communication));
+  sum = sum.to(at::kFloat).mul(plan_.scale_after_sum);
   const Piece to = all_reduced();
-  const at::Tensor reduced = tensor_over(to.data, to.count, to.dtype, device_);
-  if (holds_reduced()) {
-    reduced.add_(sum);
-  } else {
-    reduced.copy_(sum);
-  }
+  const at::Tensor reduced = over(to.data, to.count, to.dtype);
+  holds_reduced() ? void(reduced.add_(sum)) : void(reduced.copy_(sum));
 }
 
 void GradientGroup::promote() {
-  if (promoted_ || reduced_dtype() == DType::fp32) {
-    if (!plan_.reduces_in_place() || promoted_) return;
-  }
-  const Piece from =
-      plan_.stage.gradients_reduced == Placement::replicated ? all_reduced() : own_reduced();
+  settle();
+  if (promoted_ || (reduced_dtype() == DType::fp32 && !plan_.reduces_in_place())) return;
+  const bool whole = plan_.stage.gradients_reduced == Placement::replicated;
+  const Piece from = whole ? all_reduced() : own_reduced();
   if (!promoted_g_) {
     promoted_g_ =
-        memory_.allocate(Category::gradients, Tier::device, from.count * bytes_of(DType::fp32));
+        memory_->allocate(Category::gradients, Tier::device, from.count * bytes_of(DType::fp32));
   }
-  tensor_over(promoted_g_.data(), from.count, DType::fp32, device_)
-      .copy_(tensor_over(from.data, from.count, from.dtype, device_));
+  over(promoted_g_.data(), from.count, DType::fp32).copy_(over(from.data, from.count, from.dtype));
   promoted_ = true;
 }
 
@@ -153,6 +280,13 @@ void GradientGroup::end_step() {
   promoted_ = false;
   reductions_ = 0;
   begin_generation();
+  std::ranges::fill(held_, at::Tensor());
+  if (is_held() || plan_.target(group_.dtype) != WriteTarget::held) return;
+  local_ = StateBuffer();
+  reduced_ = StateBuffer();
+  promoted_g_ = StateBuffer();
+  target_ = WriteTarget::held;
+  count_held(1);
 }
 
 void* GradientGroup::reduced_data() const {
@@ -167,12 +301,34 @@ std::int64_t GradientGroup::own_offset() const {
   return whole ? group_.layout.shard(plan_.rank).begin() : 0;
 }
 
+std::vector<GradientGroup::ReducedPiece> GradientGroup::reduced(const Span& span) const {
+  std::vector<ReducedPiece> pieces;
+  if (!is_held()) {
+    const std::int64_t first = group_.layout.shard(plan_.rank).begin() - own_offset();
+    const void* const data = element_at(reduced_data(), span.begin() - first, reduced_dtype());
+    pieces.push_back({0, {data, span.size(), reduced_dtype(), device_.kind}});
+    return pieces;
+  }
+  for (std::size_t i = 0; i < held_.size(); ++i) {
+    const Span& parameter = group_.layout.parameter_span(i);
+    const Span part = parameter.intersect(span);
+    if (part.empty() || !held_[i].defined()) continue;
+    const void* const data =
+        element_at(held_[i].mutable_data_ptr(), part.begin() - parameter.begin(), group_.dtype);
+    pieces.push_back(
+        {part.begin() - span.begin(), {data, part.size(), group_.dtype, device_.kind}});
+  }
+  return pieces;
+}
+
 Piece GradientGroup::own_reduced() const {
+  ZS_CHECK(!is_held(), "held gradients are in many pieces");
   return {element_at(reduced_data(), own_offset(), reduced_dtype()), group_.layout.shard_numel(),
           reduced_dtype(), device_.kind};
 }
 
 Piece GradientGroup::all_reduced() const {
+  ZS_CHECK(!is_held(), "held gradients are in many pieces");
   return {reduced_data(), padded_numel(), reduced_dtype(), device_.kind};
 }
 

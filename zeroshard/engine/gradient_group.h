@@ -1,4 +1,4 @@
-// The gradients of one trainable flat group: where the local gradient is written, and G.
+// The gradients of one trainable flat group: where they are written as they come, and G.
 #pragma once
 
 #include <optional>
@@ -14,16 +14,25 @@
 
 namespace zeroshard {
 
+// Where a gradient is written when it comes. It is chosen once, by the plan and the group's dtype.
+enum class WriteTarget {
+  kept,     // the local gradient, which is kept until the step's last micro-step
+  bucket,   // the group's part of its bucket's buffer, from which it is reduced
+  reduced,  // G itself, because there is one rank
+  held,     // nowhere: one rank, one micro-step to a step; G is the tensors that autograd has made
+};
+
 // What is the same for all groups of an engine.
 struct GradientPlan {
   Stage stage;
-  DType accumulation;   // the local gradient's
-  DType communication;  // what travels
-  DType reduced;        // G's
-  float before = 1.0F;  // on the local gradient, before it travels
-  float after = 1.0F;   // on the fp32 sum
+  DType accumulation;             // the local gradient's
+  DType communication;            // what travels
+  DType reduced;                  // G's
+  float scale_before_sum = 1.0F;  // on the local gradient, before it travels
+  float scale_after_sum = 1.0F;   // on the fp32 sum
   int rank = 0;
   int world_size = 1;
+  std::int64_t accumulation_steps = 1;
 
   bool keeps_local() const { return stage.gradients_accumulating == Placement::partial; }
   // Reductions read a bucket's buffer, and not the local gradient itself.
@@ -32,60 +41,99 @@ struct GradientPlan {
   bool reduces_in_place() const {
     return keeps_local() && bytes_of(reduced) <= bytes_of(accumulation);
   }
+  // Where gradients of this dtype are written; `flat`: but not `held`.
+  WriteTarget target(DType dtype) const;
+  WriteTarget flat_target() const;
 };
 
 class GradientGroup {
  public:
   GradientGroup(const FlatGroup& group, const GradientPlan& plan, StateMemory& memory);
+  ~GradientGroup();
+  GradientGroup(GradientGroup&& other) noexcept;
+  GradientGroup& operator=(GradientGroup&&) = delete;
 
   const FlatGroup& group() const { return group_; }
   std::int64_t padded_numel() const { return group_.layout.padded_numel(); }
 
-  // One gradient, written where nothing was written in this generation, else added. `packed` is the
-  // group's part of a bucket's buffer, null where the local gradient is kept or is G.
-  void write(std::size_t parameter, const at::Tensor& gradient, void* packed);
+  // One gradient, written where nothing was written in this generation, else added. `bucket` is the
+  // group's part of a bucket's buffer, and is used where that is the target.
+  void write(std::size_t parameter, const at::Tensor& gradient, void* bucket);
   bool written(std::size_t parameter) const { return written_[parameter]; }
   // What is written from now on replaces what is there.
   void begin_generation() { written_.assign(written_.size(), false); }
   // Zeros for what got no gradient, and for padding.
-  void fill_gaps(void* packed);
+  void fill_gaps(void* bucket);
   // From the kept local gradient into a bucket's buffer, cast and scaled.
-  void pack(void* packed);
+  void pack(void* bucket);
 
   // The reduction of this group: from the bucket's buffer or the local gradient, to the own span.
-  ReducePair pair(void* packed);
+  ReducePair pair(void* bucket);
   // The same where there is one rank.
   void reduce_alone();
-  // A second backward adds up in fp32.
+  // A second backward of the step adds up in fp32.
   void promote();
   void end_step();
 
   // Whether the step's reduced gradient is (partly) there, so that more of it must be added.
   bool holds_reduced() const { return reductions_ > 0; }
   void note_reduction() { ++reductions_; }
-  // G: the own span, and all of it where it is replicated.
+
+  // G of a span of the flat group that this rank has, in pieces that follow each other; what lies
+  // between them is padding.
+  struct ReducedPiece {
+    std::int64_t offset = 0;  // of its first element, in the span
+    ConstPiece values;
+  };
+  std::vector<ReducedPiece> reduced(const Span& span) const;
+  // G in one piece: the own span, and all of it where it is replicated. Not while it is held.
   Piece own_reduced() const;
   Piece all_reduced() const;
   // The kept local gradient, where there is one.
   Piece all_local() const;
+
+  bool is_held() const { return target_ == WriteTarget::held; }
+  // A parameter's gradient as autograd has made it; undefined where none came.
+  const at::Tensor& held(std::size_t parameter) const { return held_[parameter]; }
+  void hold(std::size_t parameter, const at::Tensor& gradient);
+  // Held gradients move into memory of ours, to the end of the step: more is to be added to them, or
+  // somebody wants them in one piece.
+  void settle();
+
+  // Held gradients were made on other streams than the one that has read them: their memory must not
+  // be given to others before that stream has come so far.
+  void note_held_use() const;
+
   // Somebody else has written a parameter's local gradient.
   void note_written(std::size_t parameter) { written_[parameter] = true; }
 
  private:
-  at::Tensor local(std::size_t parameter, void* packed) const;
+  struct Local {
+    void* data = nullptr;
+    DType dtype = DType::fp32;
+  };
+  Local local(void* bucket) const;
+  at::Tensor local_of(std::size_t parameter, void* bucket) const;
+  void write_by_torch(std::size_t parameter, const at::Tensor& gradient, void* bucket);
+  void write_by_kernel(std::size_t parameter, const at::Tensor& gradient, void* bucket);
+  at::Tensor over(void* data, std::int64_t count, DType dtype) const;
+  void allocate();
+  void count_held(int sign) const;
+  std::int64_t planned_bytes() const;
   void* reduced_data() const;
   DType reduced_dtype() const { return promoted_ ? DType::fp32 : plan_.reduced; }
-  DType local_dtype(const void* packed) const;
-  void* local_data(void* packed) const;
+  bool adds_to_reduced() const { return target_ == WriteTarget::reduced && holds_reduced(); }
   std::int64_t own_offset() const;
 
   const FlatGroup& group_;
   const GradientPlan& plan_;
-  StateMemory& memory_;
+  StateMemory* memory_;
   Device device_;
-  StateBuffer local_;       // where the local gradient is kept
-  StateBuffer reduced_;     // where G does not overwrite it
-  StateBuffer promoted_g_;  // made by the first second backward
+  WriteTarget target_;
+  std::vector<at::Tensor> held_;  // by parameter
+  StateBuffer local_;             // where the local gradient is kept
+  StateBuffer reduced_;           // where G does not overwrite it
+  StateBuffer promoted_g_;        // made by the first second backward
   bool promoted_ = false;
   std::vector<bool> written_;  // in this generation, by parameter
   std::vector<Span> padding_;

@@ -40,7 +40,7 @@ class Init {
   Communicator& comm_;
   std::shared_ptr<StateMemory> memory_;
   std::set<const c10::TensorImpl*> adopted_;
-  std::vector<GatherUnit> so_far_;
+  std::vector<UnitSize> so_far_;
   std::size_t units_ = 0;
   Init* const outer_;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <ATen/ops/zeros_like.h>
+
 #include "zeroshard/engine/optimizer_states.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/layout/segment.h"
@@ -37,8 +39,7 @@ void append_segments(const OwnedGroup& owned, const std::vector<int>& ids, int r
     all.push_back({.unit = owned.unit,
                    .group = owned.group,
                    .parameter_group = segment.hyper_parameters,
-                   .sharded = owned.sharded,
-                   .offset = offset,
+                   .span = segment.span,
                    .parameters = parameters_in(flat, segment.span),
                    .master = tensor_over(owned.master + offset, segment.span.size(), DType::fp32,
                                          owned.flat.memory()->device())});
@@ -75,11 +76,14 @@ at::Tensor master_gradient(const MasterSegment& segment, const Reducer::UnitGrad
                                        [&](std::size_t parameter) { return present[parameter]; });
   if (!any) return {};
   const GradientGroup& group = gradients.groups[*gradients.group_of[segment.group]];
-  const Piece from = segment.sharded ? group.own_reduced() : group.all_reduced();
-  return tensor_over(element_at(from.data, segment.offset, from.dtype), segment.master.numel(),
-                     from.dtype, zeroshard::device_of(segment.master))
-      .to(at::kFloat)
-      .mul(factor);
+  const at::Tensor all = at::zeros_like(segment.master);
+  for (const GradientGroup::ReducedPiece& piece : group.reduced(segment.span)) {
+    const ConstPiece& values = piece.values;
+    all.narrow(0, piece.offset, values.count)
+        .copy_(tensor_over(const_cast<void*>(values.data), values.count, values.dtype,
+                           zeroshard::device_of(segment.master)));
+  }
+  return all.mul_(factor);
 }
 
 }  // namespace zeroshard

@@ -19,8 +19,7 @@ struct MasterSegment {
   std::size_t unit = 0;
   std::size_t group = 0;                     // flat group
   int parameter_group = 0;                   // whose hyper-parameters it has
-  bool sharded = true;                       // else every rank has all masters
-  std::int64_t offset = 0;                   // in what the rank owns of the flat group
+  Span span = {};                            // in the flat group
   std::vector<std::size_t> parameters = {};  // of the unit, that have elements in it
   at::Tensor master = {};
 };

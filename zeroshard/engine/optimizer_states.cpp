@@ -9,8 +9,6 @@
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/engine/tensors.h"
-#include "zeroshard/optim/update.h"
-#include "zeroshard/optim/update_tensors.h"
 
 namespace zeroshard {
 namespace {
@@ -47,8 +45,8 @@ void take_changed(const at::Tensor& masters, const at::Tensor& parameters) {
 
 OptimizerStates::OptimizerStates(const std::vector<FlatUnit*>& units,
                                  std::vector<std::vector<int>> group_ids, int moments,
-                                 const Stage& stage, StateMemory& memory, ThreadPool& pool)
-    : sharded_(stage.optimizer_states == Placement::sharded), memory_(memory), pool_(pool) {
+                                 const Stage& stage, StateMemory& memory)
+    : sharded_(stage.optimizer_states == Placement::sharded), memory_(memory) {
   for (std::size_t i = 0; i < units.size(); ++i) {
     Unit& unit = units_.emplace_back(Unit{.flat = units[i],
                                           .groups = std::vector<Group>(units[i]->groups()),
@@ -120,8 +118,10 @@ OptimizerStates::GroupStates OptimizerStates::states(std::size_t unit, std::size
   return states;
 }
 
-void OptimizerStates::update(std::size_t unit, const Reducer::UnitGradients& gradients,
-                             const std::vector<bool>& present, const UpdateSettings& settings) {
+std::vector<SegmentUpdate> OptimizerStates::next_update(std::size_t unit,
+                                                        const Reducer::UnitGradients& gradients,
+                                                        const std::vector<bool>& present,
+                                                        const UpdateSettings& settings) {
   Unit& of = units_[unit];
   // Elements may share a pass where they share hyper-parameters and the number of updates so far.
   std::map<std::pair<int, std::int64_t>, int> known;
@@ -131,15 +131,20 @@ void OptimizerStates::update(std::size_t unit, const Reducer::UnitGradients& gra
     ++of.steps[i];
     ids[i] = known.try_emplace({of.group_ids[i], of.steps[i]}, static_cast<int>(i)).first->second;
   }
+  std::vector<SegmentUpdate> all;
   for (std::size_t group = 0; group < of.groups.size(); ++group) {
     if (!of.groups[group].trainable) continue;
-    const GradientGroup& gradient = gradients.groups[*gradients.group_of[group]];
     std::vector<int> group_ids;
     for (const std::size_t parameter : of.flat->layout().groups()[group].parameters) {
       group_ids.push_back(ids[parameter]);
     }
-    update_group(of, group, gradient, group_ids, settings);
+    const GradientGroup& gradient = gradients.groups[*gradients.group_of[group]];
+    for (const Segment& segment : segments(of, group, group_ids)) {
+      if (segment.hyper_parameters == kAbsent) continue;
+      append_segment({of, group, gradient, settings}, segment, all);
+    }
   }
+  return all;
 }
 
 std::vector<Segment> OptimizerStates::segments(const Unit& unit, std::size_t group,
@@ -153,19 +158,23 @@ std::vector<Segment> OptimizerStates::segments(const Unit& unit, std::size_t gro
   return all;
 }
 
-void OptimizerStates::update_group(Unit& unit, std::size_t group, const GradientGroup& gradient,
-                                   const std::vector<int>& ids, const UpdateSettings& settings) {
-  const FlatGroup& flat = unit.flat->layout().groups()[group];
-  const Group& made = unit.groups[group];
-  const Piece reduced = sharded_ ? gradient.own_reduced() : gradient.all_reduced();
-  void* const parameters = owned_parameters(unit, group);
-  for (const Segment& segment : segments(unit, group, ids)) {
-    if (segment.hyper_parameters == kAbsent) continue;
-    const auto parameter = static_cast<std::size_t>(segment.hyper_parameters);
-    const std::int64_t at = segment.span.begin() - (sharded_ ? unit.flat->shard_begin(group) : 0);
-    UpdateSpan span{.gradient = element_at(reduced.data, at, reduced.dtype),
-                    .gradient_dtype = reduced.dtype,
-                    .count = segment.span.size()};
+// One update for each piece of the segment's gradient; what lies between pieces is padding, which is
+// zero and stays so.
+void OptimizerStates::append_segment(const GroupUpdate& of, const Segment& segment,
+                                     std::vector<SegmentUpdate>& all) const {
+  const FlatGroup& flat = of.unit.flat->layout().groups()[of.group];
+  const Group& made = of.unit.groups[of.group];
+  const auto parameter = static_cast<std::size_t>(segment.hyper_parameters);
+  const OptimizerOptions& options =
+      of.settings.groups[static_cast<std::size_t>(of.unit.group_ids[parameter])];
+  refuse_more_moments(options, made.moments.size());
+  void* const parameters = owned_parameters(of.unit, of.group);
+  const std::int64_t origin = sharded_ ? of.unit.flat->shard_begin(of.group) : 0;
+  for (const GradientGroup::ReducedPiece& piece : of.gradient.reduced(segment.span)) {
+    const std::int64_t at = segment.span.begin() - origin + piece.offset;
+    UpdateSpan span{.gradient = piece.values.data,
+                    .gradient_dtype = piece.values.dtype,
+                    .count = piece.values.count};
     for (std::size_t i = 0; i < made.moments.size(); ++i) {
       span.moments[i] = floats_at(made.moments[i], at);
     }
@@ -176,15 +185,7 @@ void OptimizerStates::update_group(Unit& unit, std::size_t group, const Gradient
     } else {
       span.master = static_cast<float*>(parameters) + at;
     }
-    const OptimizerOptions& options =
-        settings.groups[static_cast<std::size_t>(unit.group_ids[parameter])];
-    refuse_more_moments(options, made.moments.size());
-    const StepScalars scalars{settings.gradient_factor, unit.steps[parameter]};
-    if (memory_.device() == kCpu) {
-      update_span(options, span, scalars, pool_);
-    } else {
-      update_span_on(memory_.device(), options, span, scalars);
-    }
+    all.push_back({&options, span, {of.settings.gradient_factor, of.unit.steps[parameter]}});
   }
 }
 

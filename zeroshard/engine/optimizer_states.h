@@ -6,12 +6,12 @@
 #include <memory>
 #include <vector>
 
-#include "zeroshard/base/thread_pool.h"
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/reducer.h"
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/layout/segment.h"
 #include "zeroshard/optim/options.h"
+#include "zeroshard/optim/update.h"
 #include "zeroshard/tier/state_memory.h"
 
 namespace zeroshard {
@@ -30,12 +30,14 @@ class OptimizerStates {
  public:
   // `group_ids`: for each unit, each parameter's parameter group.
   OptimizerStates(const std::vector<FlatUnit*>& units, std::vector<std::vector<int>> group_ids,
-                  int moments, const Stage& stage, StateMemory& memory, ThreadPool& pool);
+                  int moments, const Stage& stage, StateMemory& memory);
 
-  // Updates what the rank owns of the unit, and writes its parameters. `present`, by parameter:
-  // whether any rank had a gradient; those without are left alone, as PyTorch does.
-  void update(std::size_t unit, const Reducer::UnitGradients& gradients,
-              const std::vector<bool>& present, const UpdateSettings& settings);
+  // The update of what the rank owns of the unit, which counts as done from here on. `present`, by
+  // parameter: whether any rank had a gradient; those without are left alone, as PyTorch does. It
+  // points into `settings`.
+  std::vector<SegmentUpdate> next_update(std::size_t unit, const Reducer::UnitGradients& gradients,
+                                         const std::vector<bool>& present,
+                                         const UpdateSettings& settings);
 
   // Masters take the parameters' values again, after somebody has written those. The unit's full
   // buffer is there.
@@ -79,12 +81,17 @@ class OptimizerStates {
   void* owned_parameters(const Unit& unit, std::size_t group) const;
   std::vector<Segment> segments(const Unit& unit, std::size_t group,
                                 const std::vector<int>& ids) const;
-  void update_group(Unit& unit, std::size_t group, const GradientGroup& gradient,
-                    const std::vector<int>& ids, const UpdateSettings& settings);
+  struct GroupUpdate {
+    const Unit& unit;
+    std::size_t group;
+    const GradientGroup& gradient;
+    const UpdateSettings& settings;
+  };
+  void append_segment(const GroupUpdate& of, const Segment& segment,
+                      std::vector<SegmentUpdate>& all) const;
 
   const bool sharded_;
   StateMemory& memory_;
-  ThreadPool& pool_;
   std::vector<Unit> units_;
 };
 

@@ -13,11 +13,12 @@
 namespace zeroshard {
 
 Reducer::Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& options,
-                 StateMemory& memory, Communicator& comm)
+                 StateMemory& memory, StreamOrder& order, Communicator& comm)
     : plan_(options.gradients),
       overlap_(options.overlap),
       trace_(options.trace),
       memory_(memory),
+      order_(order),
       comm_(comm),
       flat_units_(units),
       units_(units.size()) {
@@ -77,6 +78,7 @@ std::unique_ptr<Reducer::Slot> Reducer::make_slot(std::int64_t bytes) {
 void Reducer::begin_backward(bool reduces) {
   ZS_CHECK(!in_backward_, "a backward inside a backward");
   wait_for_own_spans();  // the last micro-step's have had all of forward to end
+  order_.before_write();
   in_backward_ = true;
   whole_ = false;
   // What was only collected since the last reduction stays, to be reduced with what comes.
@@ -87,9 +89,10 @@ void Reducer::begin_backward(bool reduces) {
     unit.captured.assign(unit.present.size(), false);
     unit.awaited = unit.trainable;
     for (GradientGroup& group : unit.groups) {
-      const bool again = group.holds_reduced();
-      if (again && (plan_.keeps_local() || plan_.reduced != DType::fp32)) group.promote();
-      if ((again && was_reduced) || !plan_.keeps_local()) group.begin_generation();
+      const bool was_there = group.holds_reduced();
+      if (was_there) group.settle();
+      if (was_there && (plan_.keeps_local() || plan_.reduced != DType::fp32)) group.promote();
+      if ((was_there && was_reduced) || !plan_.keeps_local()) group.begin_generation();
     }
   }
   for (BucketState& bucket : buckets_) {
@@ -112,10 +115,23 @@ void Reducer::capture(std::size_t unit, std::size_t parameter, const at::Tensor&
   }
   const UnitLayout::Location at = flat_units_[unit]->layout().locate(parameter);
   const std::size_t group = *to.group_of[at.group];
+  order_capture(to.groups[group]);
   to.groups[group].write(at.index, gradient, written_memory(to, group));
   to.present[parameter] = true;
   if (!to.captured[parameter]) --to.awaited;
   to.captured[parameter] = true;
+}
+
+// Held gradients stay where autograd has made them, so streams need not wait for each other.
+void Reducer::order_capture(const GradientGroup& group) {
+  if (memory_.device() == kCpu) return;
+  capture_streams_.insert(order_.current().id());
+  group.is_held() ? order_.before_read() : order_.before_write();
+}
+
+bool Reducer::captured_elsewhere() const {
+  if (capture_streams_.empty()) return false;
+  return capture_streams_.size() > 1 || *capture_streams_.begin() != order_.current().id();
 }
 
 // Where gradients are written: null where that is the group's own memory.
@@ -177,8 +193,9 @@ void Reducer::launch_what_is_complete() {
 
 void Reducer::launch(std::size_t bucket) {
   BucketState& of = buckets_[bucket];
+  order_.before_write();
   std::vector<ReducePair> pairs;
-  ReduceOptions options{.scale = plan_.after};
+  ReduceOptions options{.scale = plan_.scale_after_sum};
   for (const std::size_t index : of.units) {
     UnitGradients& unit = units_[index];
     if (unit.groups.empty()) continue;
@@ -216,10 +233,10 @@ std::string Reducer::label_of(const BucketState& bucket) const {
 }
 
 void Reducer::wait_for(const BucketState& bucket) const {
-  if (trace_ == nullptr || bucket.handle.done()) return bucket.handle.wait();
+  if (trace_ == nullptr || bucket.handle.done()) return order_.wait(bucket.handle);
   const std::string label = label_of(bucket);
   const Trace::Scope scope(trace_, Lane::compute, "wait for reduction of", label);
-  bucket.handle.wait();
+  order_.wait(bucket.handle);
 }
 
 void Reducer::finish(BucketState& bucket) {
@@ -250,6 +267,7 @@ void Reducer::make_whole() {
   whole_ = true;
   if (plan_.world_size == 1) return;
   const Trace::Scope scope(trace_, Lane::compute, "wait for reductions");
+  order_.before_write();
   std::vector<Handle> handles;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     std::vector<GatherPair> pairs;
@@ -260,14 +278,19 @@ void Reducer::make_whole() {
       handles.push_back(comm_.all_gather_into(pairs, flat_units_[i]->name()));
     }
   }
-  for (const Handle& handle : handles) handle.wait();
+  for (const Handle& handle : handles) order_.wait(handle);
 }
 
 void Reducer::end_step() {
   whole_ = false;
+  const bool elsewhere = captured_elsewhere();
+  capture_streams_.clear();
   for (std::size_t i = 0; i < units_.size(); ++i) {
     UnitGradients& unit = units_[i];
-    for (GradientGroup& group : unit.groups) group.end_step();
+    for (GradientGroup& group : unit.groups) {
+      if (elsewhere) group.note_held_use();
+      group.end_step();
+    }
     unit.present.assign(unit.present.size(), false);
     if (unit.state == GradientState::reduced) {
       move_to(unit.state, GradientState::empty, flat_units_[i]->name());

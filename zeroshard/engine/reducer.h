@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gradient_group.h"
+#include "zeroshard/engine/stream_order.h"
 #include "zeroshard/engine/unit_state.h"
 #include "zeroshard/layout/reduction_plan.h"
 #include "zeroshard/monitor/trace.h"
@@ -31,8 +33,9 @@ struct ReducerOptions {
 
 class Reducer {
  public:
+  // `order` is of the gradients' memory.
   Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& options, StateMemory& memory,
-          Communicator& comm);
+          StreamOrder& order, Communicator& comm);
 
   // `reduces`: whether this backward's gradients, and those kept since, are reduced.
   void begin_backward(bool reduces);
@@ -101,13 +104,17 @@ class Reducer {
   void launch(std::size_t bucket);
   void finish(BucketState& bucket);
   void wait_for(const BucketState& bucket) const;
+  void order_capture(const GradientGroup& group);
+  bool captured_elsewhere() const;
   std::string label_of(const BucketState& bucket) const;
 
   const GradientPlan plan_;
   const bool overlap_;
   Trace* const trace_;
   StateMemory& memory_;
+  StreamOrder& order_;
   Communicator& comm_;
+  std::set<std::int64_t> capture_streams_;  // in this step
   std::vector<FlatUnit*> flat_units_;
   std::vector<UnitGradients> units_;
   std::vector<BucketState> buckets_;

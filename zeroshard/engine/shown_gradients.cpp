@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "zeroshard/engine/tensors.h"
 
@@ -32,6 +33,12 @@ ShownGradients::~ShownGradients() {
   }
 }
 
+ShownGradients::Place ShownGradients::place_of(const Shown& one) const {
+  Reducer::UnitGradients& unit = reducer_.units()[one.unit];
+  const UnitLayout::Location at = units_[one.unit]->layout().locate(one.index);
+  return {unit, unit.groups[*unit.group_of[at.group]], at.index};
+}
+
 void ShownGradients::show_reduced() { show(false); }
 
 void ShownGradients::show_local() { show(true); }
@@ -40,12 +47,11 @@ void ShownGradients::show(bool local) {
   active_ = true;
   local_ = local;
   for (Shown& one : all_) {
-    const Reducer::UnitGradients& unit = reducer_.units()[one.unit];
-    const UnitLayout::Location at = units_[one.unit]->layout().locate(one.index);
+    const Place place = place_of(one);
     const bool others_bring_some = !local && units_[one.unit]->options().world_size > 1;
     // An earlier backward of this step may have been reduced: it is not in the local sum any more.
-    one.present = local ? unit.groups[*unit.group_of[at.group]].written(at.index)
-                        : static_cast<bool>(unit.present[one.index]);
+    one.present = local ? place.group.written(place.index)
+                        : static_cast<bool>(place.unit.present[one.index]);
     one.visible = one.present || others_bring_some;
     at::Tensor& shown = one.parameter.mutable_grad();
     shown.reset();
@@ -62,11 +68,15 @@ void ShownGradients::show(bool local) {
 
 // The one that was shown before, where the gradient still lies there: nothing is made at a step.
 at::Tensor ShownGradients::view_of(const Shown& one, bool local) const {
-  const UnitLayout::Location at = units_[one.unit]->layout().locate(one.index);
-  const Reducer::UnitGradients& unit = reducer_.units()[one.unit];
-  const GradientGroup& group = unit.groups[*unit.group_of[at.group]];
-  const Piece whole = local ? group.all_local() : group.all_reduced();
-  const Span& span = group.group().layout.parameter_span(at.index);
+  const Place place = place_of(one);
+  if (place.group.is_held()) {
+    if (!place.group.held(place.index).defined()) {
+      place.group.hold(place.index, at::zeros_like(one.parameter));
+    }
+    return place.group.held(place.index);
+  }
+  const Piece whole = local ? place.group.all_local() : place.group.all_reduced();
+  const Span& span = place.group.group().layout.parameter_span(place.index);
   void* const begin = element_at(whole.data, span.begin(), whole.dtype);
   const bool in_place = one.view.defined() && one.view.data_ptr() == begin &&
                         one.view.scalar_type() == to_torch(whole.dtype);
@@ -92,6 +102,7 @@ void ShownGradients::take_back() {
       adopt(one);
     }
     one.visible = false;
+    if (place_of(one).group.is_held()) one.view.reset();  // its memory goes when the step is over
   }
 }
 
@@ -103,20 +114,18 @@ bool ShownGradients::is_written(const Shown& one) const {
 }
 
 void ShownGradients::adopt(Shown& one) {
-  Reducer::UnitGradients& unit = reducer_.units()[one.unit];
-  const UnitLayout::Location at = units_[one.unit]->layout().locate(one.index);
-  unit.present[one.index] = true;
-  if (local_) unit.groups[*unit.group_of[at.group]].note_written(at.index);
+  const Place place = place_of(one);
+  place.unit.present[one.index] = true;
+  if (local_) place.group.note_written(place.index);
 }
 
 // What an earlier backward of the step brought, and what is reduced already, is not dropped with
 // the local sum.
 void ShownGradients::drop(Shown& one) {
   one.view.zero_();
-  Reducer::UnitGradients& unit = reducer_.units()[one.unit];
-  const UnitLayout::Location at = units_[one.unit]->layout().locate(one.index);
-  const bool keeps_reduced = local_ && unit.groups[*unit.group_of[at.group]].holds_reduced();
-  if (!keeps_reduced) unit.present[one.index] = false;
+  const Place place = place_of(one);
+  const bool keeps_reduced = local_ && place.group.holds_reduced();
+  if (!keeps_reduced) place.unit.present[one.index] = false;
 }
 
 }  // namespace zeroshard

@@ -43,6 +43,13 @@ class ShownGradients {
     std::int64_t version = 0;
   };
 
+  // Where the gradients of a parameter are kept.
+  struct Place {
+    Reducer::UnitGradients& unit;
+    GradientGroup& group;
+    std::size_t index;  // of the parameter, in the group
+  };
+  Place place_of(const Shown& one) const;
   void show(bool local);
   at::Tensor view_of(const Shown& one, bool local) const;
   bool is_written(const Shown& one) const;

@@ -1,6 +1,7 @@
 #include "zeroshard/engine/tensors.h"
 
 #include <ATen/ops/from_blob.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "zeroshard/base/error.h"
 
@@ -37,6 +38,12 @@ DType dtype_of(const at::Tensor& tensor, const std::string& name) {
                          .value = name + " is " + c10::toString(tensor.scalar_type()),
                          .remedy = "make it fp32, bf16 or fp16, or register it as a buffer"});
   }
+}
+
+void record_use_here(const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return;
+  const c10::impl::VirtualGuardImpl guard(tensor.device().type());
+  tensor.record_stream(guard.getStream(tensor.device()));
 }
 
 at::Tensor tensor_over(void* data, std::int64_t numel, DType dtype, Device device) {

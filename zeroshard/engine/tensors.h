@@ -18,6 +18,9 @@ Device device_of(const at::Tensor& tensor);
 // Throws ConfigError naming the parameter where it has a dtype that is not trained here.
 DType dtype_of(const at::Tensor& tensor, const std::string& name);
 
+// torch gives the tensor's memory to others only when the current stream has come this far.
+void record_use_here(const at::Tensor& tensor);
+
 // A flat tensor over memory that somebody else keeps.
 at::Tensor tensor_over(void* data, std::int64_t numel, DType dtype, Device device);
 

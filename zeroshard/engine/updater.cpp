@@ -3,37 +3,62 @@
 #include <utility>
 
 #include "zeroshard/base/cpu_limit.h"
+#include "zeroshard/layout/norm_blocks.h"
+#include "zeroshard/numeric/arrays.h"
 #include "zeroshard/optim/sum_of_squares.h"
-#include "zeroshard/optim/update_tensors.h"
+#include "zeroshard/optim/update.h"
 
 namespace zeroshard {
 
-Updater::Updater(std::vector<FlatUnit*> units, UpdaterOptions options, Gatherer& gatherer,
-                 Reducer& reducer, StateMemory& memory)
+Updater::Updater(std::vector<FlatUnit*> units, UpdaterOptions options, const Parts& parts)
     : units_(std::move(units)),
       options_(std::move(options)),
-      gatherer_(gatherer),
-      reducer_(reducer),
-      memory_(memory),
-      pool_(options_.threads > 0 ? options_.threads : usable_cpus()) {
+      of_(parts),
+      device_(parts.memory.device()),
+      pool_(options_.threads > 0 ? options_.threads : usable_cpus()),
+      norm_(device_) {
   states_ = std::make_unique<OptimizerStates>(units_, options_.parameter_groups, options_.moments,
-                                              options_.stage, memory_, pool_);
+                                              options_.stage, of_.memory);
   if (options_.callers) {
     master_segments_ =
         master_segments_of(units_, options_.parameter_groups, *states_, options_.stage);
   }
+  if (device_ != kCpu) make_norm_scratch();
+}
+
+void Updater::make_norm_scratch() {
+  load_array_kernels(device_);
+  load_norm_kernels(device_);
+  if (!options_.callers) load_update_kernels(device_);
+  std::vector<std::int64_t> counts;
+  for (const NormSpan& span : norm_spans()) counts.push_back(span.count);
+  norm_scratch_ =
+      of_.memory.allocate(Category::buffers, Tier::device, norm_scratch_bytes(counts));
+}
+
+std::vector<NormSpan> Updater::norm_spans() const {
+  std::vector<NormSpan> all;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    for (const GradientGroup& group : of_.reducer.units()[i].groups) {
+      const Span own = group.group().layout.shard(units_[i]->rank());
+      NormSpan& span = all.emplace_back(NormSpan{.count = own.size()});
+      for (const GradientGroup::ReducedPiece& piece : group.reduced(own)) {
+        const ConstPiece& values = piece.values;
+        span.pieces.push_back({values.data, values.dtype, values.count, piece.offset});
+      }
+    }
+  }
+  return all;
 }
 
 double Updater::sum_of_squares() {
-  double sum = 0.0;
-  for (const Reducer::UnitGradients& unit : reducer_.units()) {
-    for (const GradientGroup& group : unit.groups) {
-      const Piece own = group.own_reduced();
-      sum += memory_.device() == kCpu
-                 ? zeroshard::sum_of_squares(own.data, own.dtype, own.count, pool_)
-                 : sum_of_squares_on(memory_.device(), own.data, own.dtype, own.count);
-    }
+  of_.gradient_order.before_write();  // whatever streams have brought gradients
+  if (device_ != kCpu) {
+    norm_.start(norm_spans(), norm_scratch_.data());
+    return norm_.finish();
   }
+  double sum = 0.0;
+  for (const NormSpan& span : norm_spans()) sum += zeroshard::sum_of_squares(span, pool_);
   return sum;
 }
 
@@ -61,31 +86,58 @@ const std::vector<std::string>& Updater::note_without_gradient(const std::vector
 
 void Updater::apply(const std::vector<bool>& present, const UpdateSettings& settings) {
   note_without_gradient(present);
+  of_.parameter_order.before_write();
   if (options_.callers) {
     update_by_caller(by_unit(present), settings.gradient_factor);
+  } else if (device_ == kCpu) {
+    update_on_host(by_unit(present), settings);
   } else {
-    update_by_kernels(by_unit(present), settings);
+    update_on_device(by_unit(present), settings);
   }
 }
 
 // In forward order: the next forward waits for each unit as it comes to it, and for no more.
-void Updater::update_by_kernels(const ByUnit& present, const UpdateSettings& settings) {
+void Updater::update_on_host(const ByUnit& present, const UpdateSettings& settings) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    gatherer_.wait(i);
+    of_.gatherer.wait(i);
     {
       const Trace::Scope scope(options_.trace, Lane::optimizer, "update", units_[i]->name());
-      states_->update(i, reducer_.units()[i], present[i], settings);
+      for (const SegmentUpdate& each :
+           states_->next_update(i, of_.reducer.units()[i], present[i], settings)) {
+        update_span(*each.options, each.span, each.scalars, pool_);
+      }
     }
     send_values(i);
   }
 }
 
+// One launch for all units; or one for each, where its values travel while the next is updated.
+void Updater::update_on_device(const ByUnit& present, const UpdateSettings& settings) {
+  const Trace::Scope scope(options_.trace, Lane::optimizer, "update");
+  std::vector<SegmentUpdate> waiting;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    of_.gatherer.wait(i);
+    for (SegmentUpdate& each :
+         states_->next_update(i, of_.reducer.units()[i], present[i], settings)) {
+      waiting.push_back(std::move(each));
+    }
+    const bool last = i + 1 == units_.size();
+    if (sends_values() || last) update_on(device_, std::exchange(waiting, {}));
+    send_values(i);
+  }
+}
+
+bool Updater::sends_values() const {
+  return options_.stage.optimizer_states == Placement::sharded &&
+         units_.front()->options().world_size > 1;
+}
+
 void Updater::update_by_caller(const ByUnit& present, float factor) {
-  gatherer_.wait_for_all();
+  of_.gatherer.wait_for_all();
   std::vector<at::Tensor> gradients;
   for (const MasterSegment& segment : master_segments_) {
     gradients.push_back(
-        master_gradient(segment, reducer_.units()[segment.unit], present[segment.unit], factor));
+        master_gradient(segment, of_.reducer.units()[segment.unit], present[segment.unit], factor));
   }
   {
     const Trace::Scope scope(options_.trace, Lane::optimizer, "update");
@@ -100,7 +152,7 @@ void Updater::adopt_masters(std::size_t unit) {
 }
 
 void Updater::send_values(std::size_t unit) {
-  if (options_.stage.optimizer_states == Placement::sharded) gatherer_.refresh(unit);
+  if (options_.stage.optimizer_states == Placement::sharded) of_.gatherer.refresh(unit);
 }
 
 }  // namespace zeroshard

@@ -16,7 +16,9 @@
 #include "zeroshard/engine/master_segments.h"
 #include "zeroshard/engine/optimizer_states.h"
 #include "zeroshard/engine/reducer.h"
+#include "zeroshard/engine/stream_order.h"
 #include "zeroshard/monitor/trace.h"
+#include "zeroshard/optim/device_norm.h"
 
 namespace zeroshard {
 
@@ -32,10 +34,18 @@ struct UpdaterOptions {
 
 class Updater {
  public:
-  Updater(std::vector<FlatUnit*> units, UpdaterOptions options, Gatherer& gatherer,
-          Reducer& reducer, StateMemory& memory);
+  // Of the core, which keeps them while the updater lives.
+  struct Parts {
+    Gatherer& gatherer;
+    Reducer& reducer;
+    StateMemory& memory;
+    StreamOrder& parameter_order;
+    StreamOrder& gradient_order;
+  };
+  Updater(std::vector<FlatUnit*> units, UpdaterOptions options, const Parts& parts);
 
-  // Of the gradients that the rank owns, which must be reduced.
+  // Of the gradients that the rank owns, which must be reduced. On an accelerator this is where the
+  // host waits, once in a step.
   double sum_of_squares();
   // `present`, by parameter of all units in order: some rank had a gradient. The others stay as
   // they are. Each unit's new values are on their way when this returns.
@@ -53,17 +63,22 @@ class Updater {
 
  private:
   using ByUnit = std::vector<std::vector<bool>>;
+  std::vector<NormSpan> norm_spans() const;
+  void make_norm_scratch();
+  bool sends_values() const;
   ByUnit by_unit(const std::vector<bool>& present) const;
-  void update_by_kernels(const ByUnit& present, const UpdateSettings& settings);
+  void update_on_host(const ByUnit& present, const UpdateSettings& settings);
+  void update_on_device(const ByUnit& present, const UpdateSettings& settings);
   void update_by_caller(const ByUnit& present, float factor);
   void send_values(std::size_t unit);
 
   const std::vector<FlatUnit*> units_;
   const UpdaterOptions options_;
-  Gatherer& gatherer_;
-  Reducer& reducer_;
-  StateMemory& memory_;
+  const Parts of_;
+  const Device device_;
   ThreadPool pool_;
+  DeviceNorm norm_;
+  StateBuffer norm_scratch_;  // on an accelerator
   std::unique_ptr<OptimizerStates> states_;
   std::vector<MasterSegment> master_segments_;
   std::vector<std::string> without_gradient_;

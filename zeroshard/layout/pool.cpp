@@ -64,11 +64,11 @@ SlotOfSize choose_classes(const std::vector<SizedPhase>& phases) {
   return slot_of;
 }
 
-std::int64_t size_of(const GatherUnit& unit) {
+std::int64_t size_of(const UnitSize& unit) {
   return checked_round_up(unit.bytes, kBufferAlignmentBytes);
 }
 
-void add_persistent(const std::vector<GatherUnit>& units, GatherPool& pool) {
+void add_persistent(const std::vector<UnitSize>& units, GatherPool& pool) {
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     if (!pool.persistent[unit]) continue;
     const std::int64_t bytes = size_of(units[unit]);
@@ -79,7 +79,7 @@ void add_persistent(const std::vector<GatherUnit>& units, GatherPool& pool) {
 
 }  // namespace
 
-GatherPool size_gather_pool(const std::vector<GatherUnit>& units, const std::vector<Phase>& phases,
+GatherPool size_gather_pool(const std::vector<UnitSize>& units, const std::vector<Phase>& phases,
                             const GatherLimits& limits) {
   GatherPool pool;
   pool.persistent = persistent_units(units, limits);

@@ -34,7 +34,7 @@ struct GatherPool {
 // A class has as many slots as its units are live at once at any visit of any phase. Units of equal
 // size are of one class; a size joins the next larger class where that makes the pool smaller: an
 // embedding and a head, nearly equal and never live at once, share one slot.
-GatherPool size_gather_pool(const std::vector<GatherUnit>& units, const std::vector<Phase>& phases,
+GatherPool size_gather_pool(const std::vector<UnitSize>& units, const std::vector<Phase>& phases,
                             const GatherLimits& limits);
 
 // Equal buffers used in turn.

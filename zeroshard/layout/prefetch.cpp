@@ -12,7 +12,7 @@ void check_limits(const GatherLimits& limits) {
   ZS_CHECK_GE(limits.max_live_numel, 0, "limit of live parameters");
 }
 
-void check_visits(const std::vector<GatherUnit>& units, const Phase& visits) {
+void check_visits(const std::vector<UnitSize>& units, const Phase& visits) {
   for (const std::size_t unit : visits) {
     ZS_CHECK_LT(unit, units.size(), "a phase visits a unit that does not exist");
     ZS_CHECK_GE(units[unit].numel, 0, "unit {} has a negative size", unit);
@@ -22,7 +22,7 @@ void check_visits(const std::vector<GatherUnit>& units, const Phase& visits) {
 // The units live at one moment.
 class LiveUnits {
  public:
-  LiveUnits(const std::vector<GatherUnit>& units, std::int64_t persistent_numel)
+  LiveUnits(const std::vector<UnitSize>& units, std::int64_t persistent_numel)
       : units_(units), live_(units.size(), false), numel_(persistent_numel) {}
 
   bool has(std::size_t unit) const { return live_[unit]; }
@@ -39,20 +39,20 @@ class LiveUnits {
   }
 
  private:
-  const std::vector<GatherUnit>& units_;
+  const std::vector<UnitSize>& units_;
   std::vector<bool> live_;
   std::int64_t numel_;
 };
 
 }  // namespace
 
-std::vector<bool> persistent_units(const std::vector<GatherUnit>& units,
+std::vector<bool> persistent_units(const std::vector<UnitSize>& units,
                                    const GatherLimits& limits) {
   check_limits(limits);
   std::vector<bool> persistent;
   persistent.reserve(units.size());
   std::int64_t left = limits.model_persistence_numel;
-  for (const GatherUnit& unit : units) {
+  for (const UnitSize& unit : units) {
     ZS_CHECK_GE(unit.numel, 0, "unit {} has a negative size", persistent.size());
     const bool small = unit.numel <= limits.persistence_numel && unit.numel <= left;
     if (small && !unit.never_released) left -= unit.numel;
@@ -76,7 +76,7 @@ Phase gathered_visits(const Phase& phase, const std::vector<bool>& persistent) {
   return visits;
 }
 
-std::vector<std::size_t> prefetch_ends(const std::vector<GatherUnit>& units, const Phase& visits,
+std::vector<std::size_t> prefetch_ends(const std::vector<UnitSize>& units, const Phase& visits,
                                        const GatherLimits& limits, std::int64_t persistent_numel) {
   check_limits(limits);
   check_visits(units, visits);

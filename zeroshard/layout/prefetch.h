@@ -9,7 +9,7 @@
 
 namespace zeroshard {
 
-struct GatherUnit {
+struct UnitSize {
   std::int64_t numel = 0;       // without padding: what the limits below count
   std::int64_t bytes = 0;       // of the gathered buffer: what the pool counts
   bool never_released = false;  // a root unit without a call point
@@ -25,7 +25,7 @@ struct GatherLimits {
 
 // For each unit, whether it is persistent: `never_released`, or small enough while the sum of the
 // small ones, in this order, stays within the model's limit.
-std::vector<bool> persistent_units(const std::vector<GatherUnit>& units,
+std::vector<bool> persistent_units(const std::vector<UnitSize>& units,
                                    const GatherLimits& limits);
 
 // A phase is the order in which a forward or a backward visits units, as indices.
@@ -44,7 +44,7 @@ Phase gathered_visits(const Phase& phase, const std::vector<bool>& persistent);
 //     and stopping before the first would switch prefetch off without a word;
 //   - before `max_live_numel` would be passed, counting persistent units and the current one;
 //   - at a unit that is live already: it is released first, then gathered again.
-std::vector<std::size_t> prefetch_ends(const std::vector<GatherUnit>& units, const Phase& visits,
+std::vector<std::size_t> prefetch_ends(const std::vector<UnitSize>& units, const Phase& visits,
                                        const GatherLimits& limits, std::int64_t persistent_numel);
 
 }  // namespace zeroshard

@@ -12,23 +12,9 @@
 #include "zeroshard/base/dtype.h"
 #include "zeroshard/device/buffer.h"
 #include "zeroshard/layout/norm_blocks.h"
+#include "zeroshard/optim/norm_span.h"
 
 namespace zeroshard {
-
-// fp32, bf16 or fp16 elements that lie at `offset` of a span.
-struct NormPiece {
-  const void* data = nullptr;
-  DType dtype = DType::fp32;
-  std::int64_t count = 0;
-  std::int64_t offset = 0;
-};
-
-// An array of `count` elements that need not be in one place: the pieces are in order and do not
-// overlap, and what lies between them counts as zero.
-struct NormSpan {
-  std::vector<NormPiece> pieces = {};
-  std::int64_t count = 0;
-};
 
 // Of one thread at a time.
 class DeviceNorm {

@@ -13,11 +13,15 @@
 #include "zeroshard/base/thread_pool.h"
 #include "zeroshard/layout/norm_blocks.h"
 #include "zeroshard/numeric/isa.h"
+#include "zeroshard/optim/norm_span.h"
 
 namespace zeroshard {
 
 // `data` is fp32, bf16 or fp16.
 double sum_of_squares(const void* data, DType dtype, std::int64_t count, ThreadPool& pool,
                       Isa isa = best_isa());
+
+// The same of a span in pieces, which are of one dtype: the bits are those of the whole array.
+double sum_of_squares(const NormSpan& span, ThreadPool& pool, Isa isa = best_isa());
 
 }  // namespace zeroshard

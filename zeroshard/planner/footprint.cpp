@@ -18,7 +18,7 @@ namespace {
 
 // Which units the engine never releases, and the pool for the others.
 GatherPool gather_pool(const ModelLayout& model, const ZeroOptions& zero) {
-  std::vector<GatherUnit> units;
+  std::vector<UnitSize> units;
   for (std::size_t i = 0; i < model.units().size(); ++i) {
     const LayoutTotals& totals = model.units()[i].totals();
     units.push_back({totals.numel, totals.gathered_bytes, model.root_unit() == i});

@@ -30,11 +30,11 @@ inline double unscaled_norm(const ClipInputs& inputs) {
   return inputs.scaled_norm / inputs.loss_scale;
 }
 
-// The mean over ranks is after * sum over ranks of (before * gradient).
+// The mean over ranks is after_sum * sum over ranks of (before_sum * gradient).
 struct MeanFactors {
-  float before =
-      1.0F;            // on the local gradient, whose product is rounded to the communication dtype
-  float after = 1.0F;  // on the fp32 sum
+  // On the local gradient; the product is rounded to the communication dtype.
+  float before_sum = 1.0F;
+  float after_sum = 1.0F;  // on the fp32 sum
 };
 
 // By default everything comes after, in fp32. `prescale_gradients` divides by the ranks before the
