@@ -31,8 +31,8 @@ std::vector<Span> padding_of(const FlatLayout& layout) {
   return spans;
 }
 
-// Whether nobody else has the gradient's memory, so that keeping it copies nothing, and writing into
-// what `.grad` shows of it changes nothing else. The reference itself counts as one.
+// Whether nobody else has the gradient's memory, so that keeping it copies nothing, and writing
+// into what `.grad` shows of it changes nothing else. The reference itself counts as one.
 bool is_ours_alone(const at::Tensor& gradient) {
   const auto bytes = static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
   return gradient.is_contiguous() && gradient.use_count() <= 2 && !gradient.is_view() &&
@@ -190,8 +190,7 @@ void GradientGroup::write_by_kernel(std::size_t parameter, const at::Tensor& gra
 }
 
 void GradientGroup::hold(std::size_t parameter, const at::Tensor& gradient) {
-  const bool as_it_is =
-      gradient.scalar_type() == to_torch(group_.dtype) && is_ours_alone(gradient);
+  const bool as_it_is = gradient.scalar_type() == to_torch(group_.dtype) && is_ours_alone(gradient);
   if (as_it_is) {
     held_[parameter] = gradient;
   } else {

@@ -158,8 +158,8 @@ std::vector<Segment> OptimizerStates::segments(const Unit& unit, std::size_t gro
   return all;
 }
 
-// One update for each piece of the segment's gradient; what lies between pieces is padding, which is
-// zero and stays so.
+// One update for each piece of the segment's gradient; what lies between pieces is padding, which
+// is zero and stays so.
 void OptimizerStates::append_segment(const GroupUpdate& of, const Segment& segment,
                                      std::vector<SegmentUpdate>& all) const {
   const FlatGroup& flat = of.unit.flat->layout().groups()[of.group];

@@ -50,8 +50,8 @@ void ShownGradients::show(bool local) {
     const Place place = place_of(one);
     const bool others_bring_some = !local && units_[one.unit]->options().world_size > 1;
     // An earlier backward of this step may have been reduced: it is not in the local sum any more.
-    one.present = local ? place.group.written(place.index)
-                        : static_cast<bool>(place.unit.present[one.index]);
+    one.present =
+        local ? place.group.written(place.index) : static_cast<bool>(place.unit.present[one.index]);
     one.visible = one.present || others_bring_some;
     at::Tensor& shown = one.parameter.mutable_grad();
     shown.reset();

@@ -32,8 +32,7 @@ void Updater::make_norm_scratch() {
   if (!options_.callers) load_update_kernels(device_);
   std::vector<std::int64_t> counts;
   for (const NormSpan& span : norm_spans()) counts.push_back(span.count);
-  norm_scratch_ =
-      of_.memory.allocate(Category::buffers, Tier::device, norm_scratch_bytes(counts));
+  norm_scratch_ = of_.memory.allocate(Category::buffers, Tier::device, norm_scratch_bytes(counts));
 }
 
 std::vector<NormSpan> Updater::norm_spans() const {

@@ -46,8 +46,7 @@ class LiveUnits {
 
 }  // namespace
 
-std::vector<bool> persistent_units(const std::vector<UnitSize>& units,
-                                   const GatherLimits& limits) {
+std::vector<bool> persistent_units(const std::vector<UnitSize>& units, const GatherLimits& limits) {
   check_limits(limits);
   std::vector<bool> persistent;
   persistent.reserve(units.size());

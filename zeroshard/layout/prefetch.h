@@ -25,8 +25,7 @@ struct GatherLimits {
 
 // For each unit, whether it is persistent: `never_released`, or small enough while the sum of the
 // small ones, in this order, stays within the model's limit.
-std::vector<bool> persistent_units(const std::vector<UnitSize>& units,
-                                   const GatherLimits& limits);
+std::vector<bool> persistent_units(const std::vector<UnitSize>& units, const GatherLimits& limits);
 
 // A phase is the order in which a forward or a backward visits units, as indices.
 using Phase = std::vector<std::size_t>;

@@ -78,8 +78,7 @@ double sum_of_squares(const NormSpan& span, ThreadPool& pool, Isa isa) {
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t at = (first + block) * kNormBlock;
         const std::int64_t until = std::min(at + kNormBlock, span.count);
-        sums[static_cast<std::size_t>(block)] =
-            block_sum(reader.read(at, until, room), until - at);
+        sums[static_cast<std::size_t>(block)] = block_sum(reader.read(at, until, room), until - at);
       }
     });
     total += std::accumulate(sums.begin(), sums.begin() + now, 0.0);

@@ -8,6 +8,7 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/layout/alignment.h"
+#include "zeroshard/layout/norm_blocks.h"
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/layout/pool.h"
 #include "zeroshard/layout/reduction_plan.h"
@@ -59,6 +60,7 @@ class Accountant {
     }
     add(Category::buffers, Tier::device, pool.pool_bytes);
     add_bucket_buffers();
+    if (options_.accelerator) add_norm_sums();
     add_staging();
     return footprint_;
   }
@@ -131,6 +133,17 @@ class Accountant {
                  .overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default()),
                  .root_unit = model_.root_unit()});
     add(Category::buffers, Tier::device, plan.total_bytes);
+  }
+
+  // Block by block of what the rank owns of each trainable group (layout/norm_blocks.h).
+  void add_norm_sums() {
+    std::vector<std::int64_t> counts;
+    for (const UnitLayout& unit : model_.units()) {
+      for (const FlatGroup& group : unit.groups()) {
+        if (group.trainable) counts.push_back(group.layout.shard_numel());
+      }
+    }
+    add(Category::buffers, Tier::device, buffer_bytes(norm_scratch_bytes(counts), DType::uint8));
   }
 
   // 16-bit parameters on their way up: two slots, so that one is sent while one is written.

@@ -38,6 +38,7 @@ struct FootprintOptions {
   PrecisionOptions precision = {};
   int moments_per_parameter = 2;  // Adam
   std::int64_t micro_steps = 1;
+  bool accelerator = false;  // its norm keeps sums in the device's memory
 };
 
 // Takes Adam where the config names no optimizer. The micro-steps are those of the solved batch
