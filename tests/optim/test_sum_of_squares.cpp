@@ -64,6 +64,23 @@ TEST(SumOfSquares, SpansLongerThanOneRoundOfBlocks) {
   EXPECT_EQ(sum_of_squares(ones.data(), DType::bf16, count, pool), static_cast<double>(count));
 }
 
+// A batch of 4096 blocks is summed by itself. The first batch is 2^108, next to which one block of
+// the second, 2^54, is nothing; all of them together are not.
+TEST(SumOfSquares, BatchesAreSummedByThemselves) {
+  constexpr std::uint16_t kTwoTo54 = 0x5A80, kTwoTo27 = 0x4D00;  // bf16
+  const std::int64_t batch = 4096 * 4096;
+  std::vector<std::uint16_t> values(static_cast<std::size_t>(2 * batch), 0);
+  for (std::size_t i = 0; i < values.size(); i += 4096) values[i] = kTwoTo27;
+  values[0] = kTwoTo54;
+  ThreadPool pool(2);
+  const double first = sum_of_squares(values.data(), DType::bf16, batch, pool);
+  const double second = sum_of_squares(values.data() + batch, DType::bf16, batch, pool);
+  EXPECT_EQ(sum_of_squares(values.data(), DType::bf16, 2 * batch, pool), first + second);
+  double one_by_one = first;
+  for (int block = 0; block < 4096; ++block) one_by_one += 0x1p54;
+  EXPECT_NE(one_by_one, first + second);
+}
+
 TEST(SumOfSquares, LargestNumbersDoNotOverflow) {
   const std::vector<float> large(10'000, std::numeric_limits<float>::max());
   ThreadPool pool(1);
