@@ -8,7 +8,6 @@
 
 #include "zeroshard/device/accelerators.h"
 #include "zeroshard/device/buffer.h"
-#include "zeroshard/device/copy.h"
 
 namespace zeroshard::testing {
 

@@ -61,8 +61,8 @@ DeviceTable::DeviceTable(const Stream& stream, const void* entries, std::int64_t
   slot_ = &Pool::instance().take(stream.device(), bytes);
   data_ = slot_->on_device.data();
   std::memcpy(slot_->host.data(), entries, static_cast<std::size_t>(bytes));
-  // New memory may have been given back by work of the stream that was current when it was made.
-  slot_->on_device.before_write(stream);
+  // No stream has to wait: new memory is ordered behind the current stream, which this one is, and
+  // the last use of old memory is over.
   copy_bytes(stream, data_, stream.device(), slot_->host.data(), kCpu, bytes);
 }
 
