@@ -17,11 +17,17 @@ void check_write(const ArrayWrite& write) {
   }
 }
 
-// Rounding that changes nothing: to fp32, or to what the elements are.
+// Without roundings that change nothing: to what the elements are. (They would still quiet a NaN.)
+ArrayWrite simplest(ArrayWrite write) {
+  if (write.via1 == write.from_dtype) write.via1 = DType::fp32;
+  const bool as_loaded = write.via1 == DType::fp32 && write.factor1 == 1.0F;
+  if (as_loaded && write.via2 == write.from_dtype) write.via2 = DType::fp32;
+  return write;
+}
+
 bool is_plain(const ArrayWrite& write) {
-  const auto harmless = [&](DType via) { return via == DType::fp32 || via == write.from_dtype; };
   return write.from != nullptr && write.factor1 == 1.0F && write.factor2 == 1.0F &&
-         harmless(write.via1) && harmless(write.via2);
+         write.via1 == DType::fp32 && write.via2 == DType::fp32;
 }
 
 void write_on_host(const ArrayWrite& write) {
@@ -42,7 +48,7 @@ void write_arrays(Device device, const std::vector<ArrayWrite>& all) {
   for (const ArrayWrite& write : all) {
     if (write.count == 0) continue;
     check_write(write);
-    there.push_back(write);
+    there.push_back(simplest(write));
   }
   if (there.empty()) return;
   if (device != kCpu) return write_arrays_on_device(device, there);
