@@ -32,7 +32,7 @@ int main() {
     zeroshard::EngineOptions options;
     options.zero.stage = 3;
     options.zero.persistence_numel = 0;  // else units as small as these would not be released
-    options.groups = {zeroshard::AdamOptions{.lr = 0.01}};
+    options.parameter_groups = {zeroshard::AdamOptions{.lr = 0.01}};
 
     at::manual_seed(1);
     Adder adder;

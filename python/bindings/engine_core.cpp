@@ -202,13 +202,13 @@ std::unique_ptr<EngineCore> make_engine_core(const PythonConfig& config,
                                              std::shared_ptr<Communicator> comm,
                                              const CoreSettings& settings) {
   EngineOptions options = engine_options_of(config, settings);
-  options.groups.clear();
+  options.parameter_groups.clear();
   for (const py::handle group : settings.parameter_groups) {
-    options.groups.push_back(
+    options.parameter_groups.push_back(
         optimizer_options(settings.optimizer_kind, py::reinterpret_borrow<py::dict>(group)));
   }
-  if (options.groups.empty()) options.groups.emplace_back(SgdOptions{});
-  options.group_of = [ids = settings.group_of](const std::string& name) {
+  if (options.parameter_groups.empty()) options.parameter_groups.emplace_back(SgdOptions{});
+  options.parameter_group_of = [ids = settings.group_of](const std::string& name) {
     const auto found = ids.find(name);
     return found == ids.end() ? 0 : found->second;
   };

@@ -43,7 +43,7 @@ RunPlan small_plan(int stage, int ranks, DType dtype, std::int64_t micro_steps) 
   plan.options.accumulation_steps = micro_steps;
   plan.options.precision.bf16.enabled = dtype == DType::bf16;
   plan.options.precision.fp16.enabled = dtype == DType::fp16;
-  plan.options.groups = {AdamOptions{.lr = 1e-2, .weight_decay = 0.1}};
+  plan.options.parameter_groups = {AdamOptions{.lr = 1e-2, .weight_decay = 0.1}};
   plan.options.threads = 1;
   return plan;
 }

@@ -40,7 +40,7 @@ RunPlan random_numbers(std::mt19937_64& random) {
   if (random() % 8 == 0) precision.prescale_gradients = true;
   if (random() % 8 == 0) precision.gradient_predivide_factor = 2.0;
   plan.options.accumulation_steps = one_of<std::int64_t>(random, {1, 1, 2, 3});
-  plan.options.groups = {random_optimizer(random)};
+  plan.options.parameter_groups = {random_optimizer(random)};
   plan.options.threads = 1;
   return plan;
 }
@@ -66,7 +66,7 @@ std::string describe(const RunPlan& plan) {
       name_of(plan.options.precision.communication()), plan.options.precision.prescale_gradients,
       plan.options.precision.gradient_predivide_factor,
       plan.options.precision.fp16.initial_scale_power, plan.options.accumulation_steps,
-      plan.options.precision.gradient_clipping, plan.options.groups.front().index(),
+      plan.options.precision.gradient_clipping, plan.options.parameter_groups.front().index(),
       plan.shape.width, plan.shape.blocks, plan.shape.checkpoint, zero.reduce_bucket_numel,
       zero.overlap_comm.value_or(false), zero.prefetch_numel, zero.persistence_numel,
       zero.max_live_numel);

@@ -52,14 +52,18 @@ std::vector<Case> cases() {
        })},
       {"all persistent", zero([](ZeroOptions& z) { z.persistence_numel = 100'000; })},
       {"SGD without a moment",
-       [](EngineOptions& options) { options.groups = {SgdOptions{.lr = 0.1}}; }},
+       [](EngineOptions& options) { options.parameter_groups = {SgdOptions{.lr = 0.1}}; }},
   };
 }
 
 void expect_planned(const Core& core, const Footprint& plan, const char* when) {
   for (const Category category : kCategories) {
-    EXPECT_EQ(core.memory().bytes(category, Tier::device), plan.bytes(category, Tier::device))
-        << name_of(category) << " " << when;
+    const std::int64_t now = core.memory().bytes(category, Tier::device);
+    // Gradients that are held are there from a backward to its step only.
+    const bool is_between_steps = category == Category::gradients && now == 0;
+    if (!is_between_steps) {
+      EXPECT_EQ(now, plan.bytes(category, Tier::device)) << name_of(category) << " " << when;
+    }
     EXPECT_LE(core.memory().peak(category, Tier::device), plan.bytes(category, Tier::device))
         << name_of(category) << " at most, " << when;
   }

@@ -146,7 +146,7 @@ Reference reference(const PrecisionOptions& precision, int ranks, int micro_step
 void check_against_double(int stage, int ranks, int micro_steps, const NumericCase& with) {
   EngineOptions options = small_plan(stage, ranks, DType::fp32, micro_steps).options;
   set(options.precision, with);
-  options.groups = {SgdOptions{.lr = 1.0}};
+  options.parameter_groups = {SgdOptions{.lr = 1.0}};
   const Reference expected = reference(options.precision, ranks, micro_steps);
   run_ranks(ranks, {.timeout = std::chrono::seconds(30)}, [&](Communicator& comm) {
     LinearModel model;

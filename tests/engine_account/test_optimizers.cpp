@@ -23,7 +23,7 @@ class Optimizers : public testing::TestWithParam<std::tuple<std::size_t, DType>>
 Trace trained(int stage, std::int64_t micro_steps, const OptimizerOptions& optimizer, DType dtype) {
   RunPlan plan = small_plan(stage, 3, dtype, micro_steps);
   plan.options.precision.fp16.initial_scale_power = 10;
-  plan.options.groups = {optimizer};
+  plan.options.parameter_groups = {optimizer};
   plan.steps = 8;
   return train(plan);
 }

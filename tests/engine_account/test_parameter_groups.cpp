@@ -22,8 +22,9 @@ EngineOptions options_for(int stage, DType dtype) {
   options.precision.gradient_clipping = 0.0;
   options.precision.communication_data_type = DType::fp32;
   options.precision.grad_accum_dtype = DType::fp32;
-  options.groups = {AdamOptions{.lr = 1e-2, .weight_decay = 0.1}, AdamOptions{.lr = 2e-3}};
-  options.group_of = group_of;
+  options.parameter_groups = {AdamOptions{.lr = 1e-2, .weight_decay = 0.1},
+                              AdamOptions{.lr = 2e-3}};
+  options.parameter_group_of = group_of;
   return options;
 }
 
@@ -159,7 +160,7 @@ TEST_P(ParameterGroups, WithoutGradientNothingMoves) {
 // The first group has no momentum, another has: memory is there for those that need it.
 TEST(ParameterGroupsOfDifferentKinds, HaveTheMomentsThatAnyNeeds) {
   EngineOptions options = options_for(2, DType::fp32);
-  options.groups = {SgdOptions{.lr = 0.5}, SgdOptions{.lr = 0.5, .momentum = 0.5}};
+  options.parameter_groups = {SgdOptions{.lr = 0.5}, SgdOptions{.lr = 0.5, .momentum = 0.5}};
   run_ranks(2, {.timeout = std::chrono::seconds(30)}, [&](Communicator& comm) {
     LinearModel model;
     Engine engine(model, options, comm);
@@ -184,10 +185,10 @@ TEST(ParameterGroupsOfDifferentKinds, HaveTheMomentsThatAnyNeeds) {
 TEST(ParameterGroupsThatDoNotFit, AreRefusedByName) {
   run_ranks(1, {}, [&](Communicator& comm) {
     EngineOptions options = options_for(0, DType::fp32);
-    options.groups = {SgdOptions{.lr = 0.5}};
+    options.parameter_groups = {SgdOptions{.lr = 0.5}};
     LinearModel model;
     EXPECT_THROW(Engine(model, options, comm), ConfigError);  // there is no group 1
-    options.group_of = {};
+    options.parameter_group_of = {};
     Engine engine(model, options, comm);
     std::get<SgdOptions>(engine.core().parameter_groups()[0]).momentum = 0.9;
     engine.backward(model->loss(linear_numbers(0, 0)));

@@ -57,7 +57,7 @@ class Reference : public testing::TestWithParam<int> {};
 TEST_P(Reference, OneRankHasTheSameLossAndGradientBits) {
   RunPlan plan = small_plan(GetParam(), 1);
   plan.options.precision.gradient_clipping = 0.0;
-  plan.options.groups = {SgdOptions{.lr = 1.0}};
+  plan.options.parameter_groups = {SgdOptions{.lr = 1.0}};
   with_engine(plan, {}, [&](Model& model, Engine& engine, Communicator&) {
     Model plain = plain_model(plan);
     for (int step = 0; step < 20; ++step) {
@@ -87,7 +87,7 @@ TEST_P(Reference, OneRankStaysWithinTheOptimizersBound) {
   constexpr double kLr = 1e-2;
   RunPlan plan = small_plan(GetParam(), 1);
   plan.options.precision.gradient_clipping = 0.0;
-  plan.options.groups = {AdamOptions{.lr = kLr, .weight_decay = 0.1}};
+  plan.options.parameter_groups = {AdamOptions{.lr = kLr, .weight_decay = 0.1}};
   with_engine(plan, {}, [&](Model& model, Engine& engine, Communicator&) {
     Model plain = plain_model(plan);
     torch::optim::AdamW adam(plain->parameters(),
@@ -137,7 +137,7 @@ TEST_P(Reference, ManyRanksStayWithinTheRoundingsOfTheMean) {
   for (const int ranks : {2, 3, 4}) {
     RunPlan plan = small_plan(GetParam(), ranks);
     plan.options.precision.gradient_clipping = 0.0;
-    plan.options.groups = {SgdOptions{.lr = 1.0}};
+    plan.options.parameter_groups = {SgdOptions{.lr = 1.0}};
     with_engine(plan, {}, [&](Model& model, Engine& engine, Communicator& comm) {
       Model plain = plain_model(plan);
       for (int step = 0; step < 20; ++step) {

@@ -44,7 +44,7 @@ TEST_F(OnAccelerator, StagesAgree) {
 // Kernels round differently, so this is near and not equal.
 TEST_F(OnAccelerator, IsNearTheCpu) {
   RunPlan plan;
-  plan.options.groups = {AdamOptions{.lr = 1e-3}};
+  plan.options.parameter_groups = {AdamOptions{.lr = 1e-3}};
   plan.options.threads = 1;
   const Trace on_device = train(one_rank(plan, 3));
   plan.options.zero.stage = 3;

@@ -37,7 +37,7 @@ void train_rank(const GraphRun& run, EngineOptions options, Communicator& comm, 
   at::set_num_threads(1);
   const std::shared_ptr<GraphNet> net = run.make();
   set_parameters(*net, 1);
-  options.groups = {run.optimizer};
+  options.parameter_groups = {run.optimizer};
   options.precision.bf16.enabled = run.dtype == DType::bf16;
   Engine engine(static_cast<torch::nn::Module&>(*net), options, comm);
   for (int step = 0; step < run.steps; ++step) {

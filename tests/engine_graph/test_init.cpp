@@ -17,7 +17,7 @@ std::mutex construction;
 EngineOptions options_of(int stage, DType dtype) {
   EngineOptions options = graph_options(stage);
   options.precision.bf16.enabled = dtype == DType::bf16;
-  options.groups = {AdamOptions{.lr = 1e-2}};
+  options.parameter_groups = {AdamOptions{.lr = 1e-2}};
   return options;
 }
 

@@ -91,7 +91,7 @@ EngineOptions small_engine(const GptRun& run) {
   options.zero.reduce_bucket_numel = 5000;
   options.zero.prefetch_numel = 8000;
   options.precision.bf16.enabled = run.dtype == DType::bf16;
-  options.groups = {AdamOptions{.lr = 1e-2, .weight_decay = 0.1}};
+  options.parameter_groups = {AdamOptions{.lr = 1e-2, .weight_decay = 0.1}};
   options.threads = 1;
   return options;
 }

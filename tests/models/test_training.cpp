@@ -87,7 +87,7 @@ TEST(Dense, LearnsALine) {
       Dense model(options);
       fill_parameters(*model, initializer(options, 1));
       EngineOptions engine_options = small_engine({.stage = stage});
-      engine_options.groups = {AdamOptions{.lr = 2e-2}};
+      engine_options.parameter_groups = {AdamOptions{.lr = 2e-2}};
       Engine engine(model, engine_options, comm);
       const at::Tensor x = at::linspace(-1, 1, 64).reshape({64, 1}).narrow(0, comm.rank() * 32, 32);
       for (int step = 0; step < 500; ++step) {

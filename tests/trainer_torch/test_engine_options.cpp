@@ -43,15 +43,15 @@ TEST(EngineOptions, TakesWhatTheFileSays) {
   EXPECT_EQ(options.precision.gradient_clipping, 0.25);
   EXPECT_EQ(options.accumulation_steps, 4);
   EXPECT_EQ(options.device, (Device{DeviceKind::cuda, 1}));
-  ASSERT_EQ(options.groups.size(), 1U);
-  EXPECT_EQ(std::get<SgdOptions>(options.groups[0]).lr, 0.5);
-  EXPECT_EQ(std::get<SgdOptions>(options.groups[0]).momentum, 0.9);
+  ASSERT_EQ(options.parameter_groups.size(), 1U);
+  EXPECT_EQ(std::get<SgdOptions>(options.parameter_groups[0]).lr, 0.5);
+  EXPECT_EQ(std::get<SgdOptions>(options.parameter_groups[0]).momentum, 0.9);
 }
 
 TEST(EngineOptions, AdamWhereTheFileNamesNoOptimizer) {
   const EngineOptions options = engine_options(config_of("{}"));
-  ASSERT_EQ(options.groups.size(), 1U);
-  EXPECT_EQ(std::get<AdamOptions>(options.groups[0]).lr, AdamOptions{}.lr);
+  ASSERT_EQ(options.parameter_groups.size(), 1U);
+  EXPECT_EQ(std::get<AdamOptions>(options.parameter_groups[0]).lr, AdamOptions{}.lr);
   EXPECT_EQ(options.accumulation_steps, 1);
   EXPECT_EQ(options.device, kCpu);
 }

@@ -57,9 +57,9 @@ GradientPlan gradient_plan(const EngineOptions& options, const Stage& stage,
           .accumulation_steps = options.accumulation_steps};
 }
 
-int group_of(const EngineOptions& options, const std::string& parameter) {
-  const int group = options.group_of ? options.group_of(parameter) : 0;
-  if (group >= 0 && static_cast<std::size_t>(group) < options.groups.size()) return group;
+int parameter_group_of(const EngineOptions& options, const std::string& parameter) {
+  const int group = options.parameter_group_of ? options.parameter_group_of(parameter) : 0;
+  if (group >= 0 && static_cast<std::size_t>(group) < options.parameter_groups.size()) return group;
   throw ConfigError({.what = "a parameter is in a parameter group that does not exist",
                      .value = parameter + ": " + std::to_string(group),
                      .remedy = "give one of the groups, counted from 0"});
@@ -159,11 +159,11 @@ void Core::make_updater() {
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     for (std::size_t p = 0; p < flat_[i]->parameters().size(); ++p) {
       const NamedParameter& parameter = flat_[i]->parameters()[p];
-      updater.parameter_groups[i].push_back(group_of(options_, parameter.name));
+      updater.parameter_groups[i].push_back(parameter_group_of(options_, parameter.name));
       if (parameter.trained()) hooks_.emplace_back(parameter.tensor, weak_, i, p);
     }
   }
-  for (const OptimizerOptions& group : options_.groups) {
+  for (const OptimizerOptions& group : options_.parameter_groups) {
     if (!options_.update) {
       updater.moments = std::max(updater.moments, moments_per_parameter(group));
     }

@@ -60,10 +60,10 @@ struct EngineOptions {
   ZeroOptions zero = {};
   PrecisionOptions precision = {};
   std::int64_t accumulation_steps = 1;
-  // Parameter groups. A parameter is in the one that `group_of` gives for its name; without it in
-  // the first. Learning rates may change between steps.
-  std::vector<OptimizerOptions> groups = {AdamOptions{}};
-  std::function<int(const std::string& parameter)> group_of = {};
+  // A parameter is in the group that `parameter_group_of` gives for its name; without it in the
+  // first. Learning rates may change between steps.
+  std::vector<OptimizerOptions> parameter_groups = {AdamOptions{}};
+  std::function<int(const std::string& parameter)> parameter_group_of = {};
   Device device = kCpu;
   int threads = 0;         // of the optimizer; 0: one per usable CPU
   Trace* trace = nullptr;  // of what happens when, if any; it outlives the engine
@@ -172,7 +172,7 @@ class Core {
   OptimizerStates& states() { return updater_->states(); }
   // What an update that is not ours works on; empty where ours does.
   const std::vector<MasterSegment>& master_segments() const { return updater_->master_segments(); }
-  std::vector<OptimizerOptions>& parameter_groups() { return options_.groups; }
+  std::vector<OptimizerOptions>& parameter_groups() { return options_.parameter_groups; }
   const LossScaler& scaler() const { return scaler_; }
   LossScaler& scaler() { return scaler_; }
   const Reducer& reducer() const { return *reducer_; }

@@ -85,7 +85,7 @@ void Core::refuse_unused(const StepAgreement& agreed) {
 
 void Core::apply(const StepAgreement& agreed, float factor) {
   reducer_->make_whole();
-  updater_->apply(agreed.present, {options_.groups, factor});
+  updater_->apply(agreed.present, {options_.parameter_groups, factor});
   uses_.note_update();
   if (root_) gatherer_->wait(*root_);  // nobody will announce its use
 }

@@ -66,7 +66,7 @@ GradientGroup::GradientGroup(const FlatGroup& group, const GradientPlan& plan, S
       held_(group.parameters.size()),
       written_(group.parameters.size()),
       padding_(padding_of(group.layout)) {
-  is_held() ? count_held(1) : allocate();
+  if (!is_held()) allocate();
 }
 
 GradientGroup::GradientGroup(GradientGroup&& other) noexcept
@@ -76,6 +76,7 @@ GradientGroup::GradientGroup(GradientGroup&& other) noexcept
       device_(other.device_),
       target_(other.target_),
       held_(std::move(other.held_)),
+      counted_bytes_(other.counted_bytes_),
       local_(std::move(other.local_)),
       reduced_(std::move(other.reduced_)),
       promoted_g_(std::move(other.promoted_g_)),
@@ -85,7 +86,7 @@ GradientGroup::GradientGroup(GradientGroup&& other) noexcept
       reductions_(other.reductions_) {}
 
 GradientGroup::~GradientGroup() {
-  if (memory_ != nullptr && is_held()) count_held(-1);
+  if (memory_ != nullptr) count_held(0);
 }
 
 void GradientGroup::allocate() {
@@ -102,10 +103,11 @@ void GradientGroup::allocate() {
   over(reduced_.data(), owned, plan_.reduced).zero_();
 }
 
-// The ledger counts held gradients all the time, because they come in every step. They take no more
-// than the memory of ours would, and less between a step and the next backward.
-void GradientGroup::count_held(int sign) const {
-  memory_->ledger().add(Category::gradients, Tier::device, sign * planned_bytes());
+// Held gradients are torch's memory, and count as the memory of ours that they stand for: from the
+// first that comes to the end of the step.
+void GradientGroup::count_held(std::int64_t bytes) {
+  const std::int64_t change = bytes - std::exchange(counted_bytes_, bytes);
+  if (change != 0) memory_->ledger().add(Category::gradients, Tier::device, change);
 }
 
 std::int64_t GradientGroup::planned_bytes() const {
@@ -190,6 +192,7 @@ void GradientGroup::write_by_kernel(std::size_t parameter, const at::Tensor& gra
 }
 
 void GradientGroup::hold(std::size_t parameter, const at::Tensor& gradient) {
+  count_held(planned_bytes());
   const bool as_it_is = gradient.scalar_type() == to_torch(group_.dtype) && is_ours_alone(gradient);
   if (as_it_is) {
     held_[parameter] = gradient;
@@ -209,7 +212,7 @@ void GradientGroup::note_held_use() const {
 
 void GradientGroup::settle() {
   if (!is_held()) return;
-  count_held(-1);
+  count_held(0);
   target_ = plan_.flat_target();
   allocate();
   for (std::size_t i = 0; i < held_.size(); ++i) {
@@ -280,12 +283,12 @@ void GradientGroup::end_step() {
   reductions_ = 0;
   begin_generation();
   std::ranges::fill(held_, at::Tensor());
+  count_held(0);
   if (is_held() || plan_.target(group_.dtype) != WriteTarget::held) return;
   local_ = StateBuffer();
   reduced_ = StateBuffer();
   promoted_g_ = StateBuffer();
   target_ = WriteTarget::held;
-  count_held(1);
 }
 
 void* GradientGroup::reduced_data() const {

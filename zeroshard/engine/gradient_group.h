@@ -118,7 +118,7 @@ class GradientGroup {
   void write_by_kernel(std::size_t parameter, const at::Tensor& gradient, void* bucket);
   at::Tensor over(void* data, std::int64_t count, DType dtype) const;
   void allocate();
-  void count_held(int sign) const;
+  void count_held(std::int64_t bytes);
   std::int64_t planned_bytes() const;
   void* reduced_data() const;
   DType reduced_dtype() const { return promoted_ ? DType::fp32 : plan_.reduced; }
@@ -130,10 +130,11 @@ class GradientGroup {
   StateMemory* memory_;
   Device device_;
   WriteTarget target_;
-  std::vector<at::Tensor> held_;  // by parameter
-  StateBuffer local_;             // where the local gradient is kept
-  StateBuffer reduced_;           // where G does not overwrite it
-  StateBuffer promoted_g_;        // made by the first second backward
+  std::vector<at::Tensor> held_;    // by parameter
+  std::int64_t counted_bytes_ = 0;  // of these, in the ledger
+  StateBuffer local_;               // where the local gradient is kept
+  StateBuffer reduced_;             // where G does not overwrite it
+  StateBuffer promoted_g_;          // made by the first second backward
   bool promoted_ = false;
   std::vector<bool> written_;  // in this generation, by parameter
   std::vector<Span> padding_;

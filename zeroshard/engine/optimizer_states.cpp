@@ -166,7 +166,7 @@ void OptimizerStates::append_segment(const GroupUpdate& of, const Segment& segme
   const Group& made = of.unit.groups[of.group];
   const auto parameter = static_cast<std::size_t>(segment.hyper_parameters);
   const OptimizerOptions& options =
-      of.settings.groups[static_cast<std::size_t>(of.unit.group_ids[parameter])];
+      of.settings.parameter_groups[static_cast<std::size_t>(of.unit.group_ids[parameter])];
   refuse_more_moments(options, made.moments.size());
   void* const parameters = owned_parameters(of.unit, of.group);
   const std::int64_t origin = sharded_ ? of.unit.flat->shard_begin(of.group) : 0;

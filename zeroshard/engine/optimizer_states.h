@@ -18,8 +18,8 @@ namespace zeroshard {
 
 // What one update is done with: a snapshot, so that nothing changes while units are updated.
 struct UpdateSettings {
-  std::vector<OptimizerOptions> groups;  // the parameter groups, live learning rates included
-  float gradient_factor = 1.0F;          // unscaling and clipping
+  std::vector<OptimizerOptions> parameter_groups;  // live learning rates included
+  float gradient_factor = 1.0F;                    // unscaling and clipping
 };
 
 // What somebody has done to a unit's full parameters. Of `some`, masters that still round to their

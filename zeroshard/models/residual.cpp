@@ -11,7 +11,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-torch::Tensor rows_of(const torch::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
+torch::Tensor flat_rows(const torch::Tensor& tensor) {
+  return tensor.reshape({-1, tensor.size(-1)});
+}
 
 struct KnownSum : torch::autograd::Function<KnownSum> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& /*x*/,
@@ -26,11 +28,11 @@ struct KnownSum : torch::autograd::Function<KnownSum> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const torch::Tensor &h = saved[0], &weight = saved[1];
-    const torch::Tensor rows = rows_of(gradients[0]);
+    const torch::Tensor rows = flat_rows(gradients[0]);
     variable_list out(5);
     out[0] = gradients[0];
     if (context->needs_input_grad(1)) out[1] = at::mm(rows, weight).view(h.sizes());
-    if (context->needs_input_grad(2)) out[2] = at::mm(rows.t(), rows_of(h));
+    if (context->needs_input_grad(2)) out[2] = at::mm(rows.t(), flat_rows(h));
     const bool has_bias = context->saved_data["bias"].toBool();
     if (has_bias && context->needs_input_grad(3)) out[3] = rows.sum(0);
     return out;

@@ -29,7 +29,7 @@ EngineOptions engine_options(const Config& config, Device device, std::int64_t a
   return {.zero = config.zero,
           .precision = config.precision,
           .accumulation_steps = accumulation,
-          .groups = {config.optimizer.value_or(AdamOptions{})},
+          .parameter_groups = {config.optimizer.value_or(AdamOptions{})},
           .device = device};
 }
 
