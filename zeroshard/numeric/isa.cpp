@@ -14,9 +14,16 @@ namespace {
 #if defined(__x86_64__)
 
 // Clang's __builtin_cpu_supports does not know this one.
-bool has_f16c() {
+bool ask_for_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+// Asked once: in a virtual machine the instruction costs microseconds, and loops look up their
+// functions for every block.
+bool has_f16c() {
+  static const bool has = ask_for_f16c();
+  return has;
 }
 
 bool cpu_runs(Isa isa) {
