@@ -18,12 +18,10 @@
 #include "zeroshard/base/env.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/config/batch_size.h"
-#include "zeroshard/config/not_yet.h"
 #include "zeroshard/config/read.h"
 #include "zeroshard/config/summary.h"
 #include "zeroshard/layout/placement.h"
-#include "zeroshard/planner/choose_communication.h"
-#include "zeroshard/planner/choose_precision.h"
+#include "zeroshard/setup/settled_config.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -39,23 +37,19 @@ struct PlanArguments {
 
 // What is planned for, and what had to be assumed for it.
 struct Subject {
-  Config config;
-  OpenChoices open;
+  config::ReadResult read;
+  bool on_accelerator = true;
   int world_size = 1;
   std::int64_t micro_steps = 1;
-  bool on_accelerator = true;
-  std::optional<int> stage;
   std::vector<std::string> assumptions;
 };
 
 // As the paper counts: for GPUs.
 Subject default_subject(const PlanArguments& arguments) {
-  Subject subject;
-  subject.on_accelerator = arguments.device != "cpu";
-  subject.config.precision.bf16.enabled = true;
-  subject.assumptions = {"no --config: 16-bit parameters and gradients, fp32 master, Adam",
-                         "one micro-step per step"};
-  return subject;
+  return {.read = config::read_config(R"({"bf16": {"enabled": true}})"),
+          .on_accelerator = arguments.device != "cpu",
+          .assumptions = {"no --config: 16-bit parameters and gradients, fp32 master, Adam",
+                          "one micro-step per step"}};
 }
 
 bool machine_has_gpu() {
@@ -90,35 +84,27 @@ config::ReadResult read_or_refuse(const std::string& file, std::optional<int> wo
 }
 
 Subject config_subject(const PlanArguments& arguments) {
-  const config::ReadResult read = read_or_refuse(arguments.config_file, arguments.world_size);
-  Subject subject;
-  subject.config = read.config;
-  config::leave_out_what_is_not_yet(subject.config);
-  subject.open = open_choices(read.provenance);
-  if (!config::left_at_auto(read.provenance, "zero_optimization.stage")) {
-    subject.stage = read.config.zero.stage;
-  }
+  Subject subject{.read = read_or_refuse(arguments.config_file, arguments.world_size)};
   subject.on_accelerator = choose_accelerator(arguments, subject.assumptions);
-  if (const auto chosen =
-          choose_precision(subject.config.precision, read.provenance, subject.on_accelerator)) {
-    subject.assumptions.push_back(*chosen);
-  }
-  if (!read.config.optimizer) subject.assumptions.emplace_back("no optimizer is named: Adam");
+  const SettledConfig settled =
+      settle_config(subject.read, {.on_accelerator = subject.on_accelerator});
+  if (settled.chosen_precision) subject.assumptions.push_back(*settled.chosen_precision);
+  if (!settled.config.optimizer) subject.assumptions.emplace_back("no optimizer is named: Adam");
   return subject;
 }
 
 void settle_ranks(const PlanArguments& arguments, Subject& subject) {
-  const auto from_batch = ranks_of(subject.config.batch);
+  const BatchOptions& sizes = subject.read.config.batch;
+  const auto from_batch = ranks_of(sizes);
   subject.world_size = arguments.world_size.value_or(from_batch.value_or(1));
   if (!arguments.world_size) {
     subject.assumptions.push_back(fmt::format("no --world-size: {} rank{}{}", subject.world_size,
                                               subject.world_size == 1 ? "" : "s",
                                               from_batch ? ", from the batch sizes" : ""));
   }
-  const auto batch = config::solve_batch(subject.config.batch, subject.world_size);
-  const auto given = subject.config.batch.accumulation;
-  subject.micro_steps = batch.sizes ? batch.sizes->accumulation : given.value_or(1);
-  if (!arguments.config_file.empty() && !given && subject.micro_steps == 1) {
+  const auto batch = config::solve_batch(sizes, subject.world_size);
+  subject.micro_steps = batch.sizes ? batch.sizes->accumulation : sizes.accumulation.value_or(1);
+  if (!arguments.config_file.empty() && !sizes.accumulation && subject.micro_steps == 1) {
     subject.assumptions.emplace_back("no accumulation is given: one micro-step per step");
   }
 }
@@ -146,31 +132,46 @@ std::int64_t parameter_count(const std::string& text, std::int64_t micro_steps) 
                      .remedy = "give at most " + human_count(kMostParameterPasses / micro_steps)});
 }
 
-CommunicationFacts facts_of(const Subject& subject, std::int64_t parameters) {
+// What train makes of the configuration at a stage.
+SettledConfig settled_at(const Subject& subject, std::int64_t parameters, int stage) {
   const RankThreads threads =
       rank_threads(usable_cpus(), subject.world_size, env_integer(EnvVar::kOmpThreads));
-  return {.parameters = parameters,
-          .communicates_beside_compute = subject.on_accelerator || threads.leave_idle_cores,
-          .one_rank = subject.world_size == 1};
+  return settle_config(subject.read,
+                       {.communication = {.parameters = parameters,
+                                          .communicates_beside_compute =
+                                              subject.on_accelerator || threads.leave_idle_cores,
+                                          .one_rank = subject.world_size == 1},
+                        .on_accelerator = subject.on_accelerator,
+                        .stage = stage});
 }
 
-// What train chooses for a stage where the config leaves buckets, overlap and prefetch open, and
-// what comes of it. The last stage has every choice, so that its words are those of all.
-void plan_stages(const Subject& subject, const ModelLayout& model, PlanReport& report) {
-  const CommunicationFacts facts = facts_of(subject, report.parameters);
-  std::vector<std::string> chosen;
+// What comes of each stage. The last one has every choice about communication, so that its words
+// are those of all.
+void plan_stages(const PlanArguments& arguments, const Subject& subject, PlanReport& report) {
+  SettledConfig settled;
   for (const Stage& stage : kStages) {
-    FootprintOptions options = footprint_options(subject.config, subject.micro_steps);
-    options.zero.stage = stage.number;
-    chosen = choose_communication(options.zero, subject.open, facts);
+    settled = settled_at(subject, report.parameters, stage.number);
+    const FootprintOptions options = footprint_options(settled.config, subject.micro_steps);
+    const ModelLayout model = equal_units(report.parameters, arguments.units,
+                                          options.precision.model(), subject.world_size);
     report.stages.push_back(
         {stage.number, footprint(model, options), bytes_sent_per_step(model, options)});
   }
-  report.assumptions.insert(report.assumptions.end(), chosen.begin(), chosen.end());
+  report.assumptions.insert(report.assumptions.end(), settled.chosen_communication.begin(),
+                            settled.chosen_communication.end());
+}
+
+// The stage that the configuration asks for, where it does.
+std::optional<int> stage_of(const PlanArguments& arguments, const config::ReadResult& read) {
+  const bool open = config::left_at_auto(read.provenance, "zero_optimization.stage");
+  if (arguments.config_file.empty() || open) return std::nullopt;
+  return read.config.zero.stage;
 }
 
 PlanReport make_report(const PlanArguments& arguments, const Subject& subject) {
-  const FootprintOptions options = footprint_options(subject.config, subject.micro_steps);
+  const Config config =
+      settle_config(subject.read, {.on_accelerator = subject.on_accelerator}).config;
+  const FootprintOptions options = footprint_options(config, subject.micro_steps);
   const DType dtype = options.precision.model();
   PlanReport report{
       .parameters = parameter_count(arguments.params, options.micro_steps),
@@ -181,12 +182,11 @@ PlanReport make_report(const PlanArguments& arguments, const Subject& subject) {
       .optimizer = fmt::format("{} fp32 moment{} per parameter", options.moments_per_parameter,
                                options.moments_per_parameter == 1 ? "" : "s"),
       .assumptions = subject.assumptions,
-      .chosen_stage = subject.stage,
+      .chosen_stage = stage_of(arguments, subject.read),
       .stages = {}};
   report.assumptions.push_back(
       fmt::format("a model of {} equal units, which sizes the buffers (--units)", arguments.units));
-  plan_stages(subject, equal_units(report.parameters, arguments.units, dtype, subject.world_size),
-              report);
+  plan_stages(arguments, subject, report);
   return report;
 }
 

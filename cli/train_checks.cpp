@@ -31,15 +31,13 @@ void refuse_pipe(const std::string& config) {
                      .remedy = "write it to a file first"});
 }
 
-bool config_is_fine(const TrainOptions& options, int ranks) {
-  if (options.config.empty()) return true;
+config::ReadResult read_and_say_problems(const TrainOptions& options, int ranks) {
   refuse_pipe(options.config);
-  const config::ReadResult read =
-      config::read_config_file(options.config, read_options(options, ranks));
+  config::ReadResult read = read_config_of(options, parse_config_of(options), ranks);
   for (const config::Problem& problem : config::summary(read.report)) {
     std::fprintf(stderr, "%s\n", format_problem(options.config, problem).c_str());
   }
-  return !read.report.has_errors();
+  return read;
 }
 
 // A folder as `train --out` writes it, or one of HuggingFace's.
@@ -85,14 +83,16 @@ bool may_have_accelerator(const TrainOptions& options) { return options.device !
 }  // namespace
 
 bool may_train(const TrainOptions& options, int ranks) {
-  if (!config_is_fine(options, ranks)) return false;
+  const config::ReadResult read = read_and_say_problems(options, ranks);
+  if (read.report.has_errors()) return false;
   if (!options.init.empty()) check_model_folder(options.init, "--init");
   const ModelOptions model = model_of(options);
   const std::int64_t samples =
       std::visit([&](const auto& one) { return check_data(options, one); }, model);
-  const RunSettings run = resolve_run(options, {.world_size = ranks,
-                                                .has_accelerator = may_have_accelerator(options),
-                                                .sample_count = samples});
+  const RunSettings run = resolve_run(options, read,
+                                      {.world_size = ranks,
+                                       .has_accelerator = may_have_accelerator(options),
+                                       .sample_count = samples});
   if (!options.init.empty()) check_weights(ModelFolder::open(options.init), model);
   check_outputs(options);
   if (!options.out.empty()) check_room(options.out, model, run.config.precision.model());

@@ -8,7 +8,7 @@ install(TARGETS zeroshard_core zeroshard_device zeroshard_numeric zeroshard_comm
         zeroshard_model_spec zeroshard_data EXPORT zeroshardTargets)
 if(TARGET zeroshard_engine)  # apart, so that a user without torch has all the others
   install(TARGETS zeroshard_torch_device zeroshard_torch_comm zeroshard_engine
-          zeroshard_engine_settings zeroshard_models zeroshard_trainer zeroshard_all EXPORT zeroshardTorchTargets)
+          zeroshard_setup zeroshard_models zeroshard_trainer zeroshard_all EXPORT zeroshardTorchTargets)
 endif()
 install(TARGETS zeroshard_cli)
 if(TARGET zeroshard_train)  # not for people's PATH: `zeroshard train` starts it

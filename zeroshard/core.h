@@ -18,3 +18,4 @@
 #include "zeroshard/layout/unit_layout.h"
 #include "zeroshard/planner/footprint.h"
 #include "zeroshard/schedule/lr_schedule.h"
+#include "zeroshard/setup/settled_config.h"

@@ -10,7 +10,7 @@
 #include "zeroshard/comm/c10d.h"
 #include "zeroshard/comm/carry_through_host.h"
 #include "zeroshard/comm/single.h"
-#include "zeroshard/trainer/choose_device.h"
+#include "zeroshard/setup/choose_device.h"
 
 namespace zeroshard::python {
 namespace {

@@ -1,16 +1,16 @@
 #include "python/bindings/config.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 #include <pybind11/stl.h>
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
-#include "zeroshard/config/not_yet.h"
-#include "zeroshard/config/parse.h"
 #include "zeroshard/config/summary.h"
-#include "zeroshard/planner/choose_communication.h"
-#include "zeroshard/trainer/choose_device.h"
-#include "zeroshard/trainer/engine_options.h"
+#include "zeroshard/setup/choose_device.h"
+#include "zeroshard/setup/engine_options.h"
+#include "zeroshard/setup/settled_config.h"
 
 namespace zeroshard::python {
 namespace {
@@ -34,10 +34,11 @@ void report_problems(const std::string& source, const config::Report& report) {
 // `is_file`: else the text is a dictionary's, and its lines and columns are nobody's.
 PythonConfig read(const std::string& text, const std::string& source, int world_size,
                   bool is_file) {
-  PythonConfig made{.read = config::read_config(text, {.world_size = world_size}), .batch = {}};
+  config::ParsedConfig parsed = config::parse_config(text);
+  config::ReadResult result = config::read_config(parsed, {.world_size = world_size});
+  PythonConfig made{.parsed = std::move(parsed), .read = std::move(result), .batch = {}};
   if (!is_file) made.read.report.forget_positions();
   report_problems(source, made.read.report);
-  config::leave_out_what_is_not_yet(made.read.config);
   made.batch = config::solve_batch(made.read.config.batch, world_size).sizes;
   return made;
 }
@@ -69,12 +70,17 @@ py::object value_of(const config::Node& node) {
   return members;
 }
 
-// The file as a dictionary, comments and trailing commas forgiven.
-py::object parse_config(const std::string& text, const std::string& source) {
-  config::Report report;
-  const auto root = config::parse(text, report);
-  if (report.has_errors() || !root) report_problems(source, report);
-  return root ? value_of(*root) : py::dict();
+// What a dictionary says whose other values somebody may still have to fill in: its mistakes are
+// said by read(), when it is finished.
+PythonConfig read_unfinished(const std::string& text) {
+  config::ParsedConfig parsed = config::parse_config(text);
+  config::ReadResult result = config::read_config(parsed);
+  return {.parsed = std::move(parsed), .read = std::move(result), .batch = {}};
+}
+
+// The text as a dictionary, comments and trailing commas forgiven.
+py::object values_of(const PythonConfig& config) {
+  return config.parsed.root ? value_of(*config.parsed.root) : py::dict();
 }
 
 py::object optimizer_of(const PythonConfig& config) {
@@ -144,19 +150,21 @@ py::object batch_of(const PythonConfig& config) {
 
 EngineOptions engine_options_of(const PythonConfig& config, const CoreSettings& settings) {
   const Device device = choose_device(settings.device, 0);
-  EngineOptions options = engine_options(config.read.config, device, settings.accumulation_steps);
-  choose_communication(options.zero, open_choices(config.read.provenance),
-                       {.parameters = settings.parameters,
-                        .communicates_beside_compute = settings.communicates_beside_compute});
+  const SettledConfig settled = settle_config(
+      config.read,
+      {.communication = {.parameters = settings.parameters,
+                         .communicates_beside_compute = settings.communicates_beside_compute}});
+  EngineOptions options = engine_options(settled.config, device, settings.accumulation_steps);
   options.threads = settings.threads;
   return options;
 }
 
 void bind_config(py::module_& module) {
-  module.def("parse_config", &parse_config, py::arg("text"), py::arg("source"));
   py::class_<PythonConfig>(module, "Config")
       .def_static("read", &read, py::arg("text"), py::arg("source"), py::arg("world_size"),
                   py::arg("is_file") = false)
+      .def_static("read_unfinished", &read_unfinished, py::arg("text"))
+      .def_property_readonly("values", &values_of)
       .def_property_readonly("stage",
                              [](const PythonConfig& c) { return c.read.config.zero.stage; })
       .def_property_readonly("shards_parameters",

@@ -17,6 +17,7 @@ namespace zeroshard::python {
 namespace py = pybind11;
 
 struct PythonConfig {
+  config::ParsedConfig parsed;  // the text, as it was written
   config::ReadResult read;
   std::optional<config::BatchSizes> batch;
 };

@@ -3,7 +3,7 @@ import json
 import math
 import numbers
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -25,8 +25,10 @@ class EngineConfig:
     """The dictionary the user gave, and what the C++ reader made of it."""
 
     def __init__(self, given: str | os.PathLike | dict[str, Any], world_size: int) -> None:
-        text, self.source, self.values = _text_of(given)
-        self.parsed = _C.Config.read(text, self.source, world_size, is_file=not isinstance(given, dict))
+        text, self.source = _text_of(given)
+        is_file = not isinstance(given, dict)
+        self.parsed = _C.Config.read(text, self.source, world_size, is_file=is_file)
+        self.values: dict[str, Any] = self.parsed.values if is_file else given
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -49,10 +51,27 @@ class EngineConfig:
         return {key: value for key, value in self.section(name).items() if value != "auto"}
 
 
-def _text_of(given: str | os.PathLike | dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+class UnfinishedConfig(NamedTuple):
+    """What is known of a configuration before everything in it is: a dictionary may say "auto" where
+    HuggingFace fills values in later, and may have mistakes, which `initialize` will name. A file is finished."""
+
+    dtype: torch.dtype  # of the parameters
+    checks_sanity: bool
+
+    @classmethod
+    def read(cls, given: str | os.PathLike | dict[str, Any], world_size: int) -> "UnfinishedConfig":
+        if isinstance(given, dict):
+            parsed = _C.Config.read_unfinished(_text_of(given)[0])
+        else:
+            parsed = EngineConfig(given, world_size).parsed
+        return cls(DTYPES[parsed.dtype], parsed.enable_sanity_checks)
+
+
+def _text_of(given: str | os.PathLike | dict[str, Any]) -> tuple[str, str]:
+    """The text of a configuration, and what messages call it."""
     if isinstance(given, dict):
         kept = {key: value for key, value in given.items() if key not in TRL_KEYS}
-        return json.dumps(plain(kept)), "config", given
+        return json.dumps(plain(kept)), "config"
     if not isinstance(given, (str, os.PathLike)):
         raise ConfigError(f"[config] a configuration is a path or a dictionary: {type(given).__name__}; give one of these")
     path = os.fspath(given)
@@ -61,7 +80,7 @@ def _text_of(given: str | os.PathLike | dict[str, Any]) -> tuple[str, str, dict[
             text = file.read()
     except OSError as error:
         raise ConfigError(f"[config] cannot read the config file: {path}; {error.strerror}, check the path") from None
-    return text, path, _C.parse_config(text, path)
+    return text, path
 
 
 def plain(value: Any) -> Any:

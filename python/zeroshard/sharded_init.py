@@ -11,7 +11,7 @@ from zeroshard import distributed
 from zeroshard.errors import ConfigError
 from zeroshard.gather import GatheredParameters
 from zeroshard.provisional_home import shard_alone
-from zeroshard.read_config import EngineConfig
+from zeroshard.read_config import UnfinishedConfig
 from zeroshard.sharded_parameter import ShardedParameter
 from zeroshard.units import is_left_alone
 
@@ -21,27 +21,6 @@ _GROUPS = ("data_parallel_group", "zero_param_parallel_group", "sequence_data_pa
 _QUANTIZES = ("zero_quantized_weights", "zero_quantized_nontrainable_weights")
 logger = logging.getLogger("zeroshard")
 _open_scopes: list["Init"] = []
-
-
-def _enabled(section: Any) -> bool:
-    return isinstance(section, dict) and section.get("enabled") is True
-
-
-def dtype_of_config(config: Any) -> torch.dtype:
-    """Of a configuration whose other values may still be "auto"."""
-    if not isinstance(config, dict):
-        return EngineConfig(config, distributed.world_size()).torch_dtype
-    if _enabled(config.get("bf16")) or _enabled(config.get("bfloat16")):
-        return torch.bfloat16
-    return torch.float16 if _enabled(config.get("fp16")) else torch.float32
-
-
-def _checks_sanity(config: Any) -> bool:
-    """Of such a configuration, too."""
-    if not isinstance(config, dict):
-        return config is not None and EngineConfig(config, distributed.world_size()).parsed.enable_sanity_checks
-    section = config.get("zero_optimization")
-    return isinstance(section, dict) and section.get("enable_sanity_checks") in (True, "true", "True")
 
 
 def _is_everybody(group: Any) -> bool:
@@ -109,9 +88,10 @@ class Init:
             self.shard(each)
 
     def _open(self, config: Any, dtype: torch.dtype | None) -> None:
-        self.dtype = dtype or (dtype_of_config(config) if config is not None else None)
+        known = None if config is None else UnfinishedConfig.read(config, distributed.world_size())
+        self.dtype = dtype or (known and known.dtype)
         self.device = distributed.local_device()
-        self._checks_sanity = _checks_sanity(config)
+        self._checks_sanity = known is not None and known.checks_sanity
         self._originals: list[tuple[type, Callable]] = []
         self._depth: dict[int, int] = {}
 

@@ -14,12 +14,17 @@
 namespace zeroshard {
 namespace {
 
+RunSettings resolved(const TrainOptions& options, const RunFacts& facts) {
+  const auto read = read_config_of(options, parse_config_of(options), facts.world_size);
+  return resolve_run(options, read, facts);
+}
+
 // A run with this configuration.
 RunSettings run_with(const std::string& config, RunFacts facts, TrainOptions options = {}) {
   const test::TemporaryFile file(config);
   options.config = file.path();
   facts.sample_count = std::max<std::int64_t>(facts.sample_count, 100);
-  return resolve_run(options, facts);
+  return resolved(options, facts);
 }
 
 bool assumes(const RunSettings& run, const std::string& part) {
@@ -28,7 +33,7 @@ bool assumes(const RunSettings& run, const std::string& part) {
 }
 
 TEST(RunSettings, WhatNobodySaysHasADefaultThatIsNamed) {
-  const RunSettings run = resolve_run({}, {.sample_count = 100});
+  const RunSettings run = resolved({}, {.sample_count = 100});
   EXPECT_TRUE(run.config.optimizer.has_value());
   EXPECT_EQ(run.batch.train, 8);
   EXPECT_EQ(run.steps, 13);  // the last one is of four samples
@@ -39,7 +44,7 @@ TEST(RunSettings, WhatNobodySaysHasADefaultThatIsNamed) {
 }
 
 TEST(RunSettings, OnAGpuThePrecisionIsBf16UnlessTheFileSaysOtherwise) {
-  EXPECT_TRUE(resolve_run({}, {.has_accelerator = true}).config.precision.bf16.enabled);
+  EXPECT_TRUE(resolved({}, {.has_accelerator = true}).config.precision.bf16.enabled);
   const RunSettings run = run_with(R"({"bf16": {"enabled": false}})", {.has_accelerator = true});
   EXPECT_FALSE(run.config.precision.bf16.enabled);
   EXPECT_FALSE(assumes(run, "precision"));
@@ -70,7 +75,7 @@ TEST(RunSettings, CommunicationIsChosenWhereTheFileIsSilentOrSaysAuto) {
 }
 
 TEST(RunSettings, OneRankHasNothingToChooseForCommunication) {
-  EXPECT_FALSE(assumes(resolve_run({}, {}), "overlap_comm"));
+  EXPECT_FALSE(assumes(resolved({}, {}), "overlap_comm"));
 }
 
 TEST(RunSettings, WhatIsNotThereYetIsLeftOut) {
@@ -111,16 +116,16 @@ TEST(RunSettings, ABatchThatDoesNotDivideIsRefused) {
 }
 
 TEST(RunSettings, FewSamplesMakeASmallDefaultBatch) {
-  EXPECT_EQ(resolve_run({}, {.sample_count = 3}).batch.train, 3);
-  EXPECT_EQ(resolve_run({}, {.world_size = 2, .sample_count = 5}).batch.train, 4);
-  EXPECT_EQ(resolve_run({}, {.world_size = 2, .sample_count = 1000}).batch.train, 16);
+  EXPECT_EQ(resolved({}, {.sample_count = 3}).batch.train, 3);
+  EXPECT_EQ(resolved({}, {.world_size = 2, .sample_count = 5}).batch.train, 4);
+  EXPECT_EQ(resolved({}, {.world_size = 2, .sample_count = 1000}).batch.train, 16);
 }
 
 TEST(RunSettings, AStepOfMoreSamplesThanThereAreIsRefused) {
   TrainOptions options;
   options.batch_size = 16;
-  EXPECT_THROW(resolve_run(options, {.sample_count = 15}), ConfigError);
-  EXPECT_EQ(resolve_run(options, {.sample_count = 16}).steps, 1);
+  EXPECT_THROW(resolved(options, {.sample_count = 15}), ConfigError);
+  EXPECT_EQ(resolved(options, {.sample_count = 16}).steps, 1);
 }
 
 // What the run says that the command line has replaced, in one line.

@@ -9,7 +9,7 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
 #include "zeroshard/config/read.h"
-#include "zeroshard/trainer/engine_options.h"
+#include "zeroshard/setup/engine_options.h"
 
 namespace zeroshard {
 namespace {

@@ -42,6 +42,7 @@ Key& Key::infinity_is(std::string value) {
 
 Key& Key::not_yet(std::string what_happens) {
   effect = Effect::not_yet;
+  comes_later = true;
   instead = std::move(what_happens);
   harmless = [store = store, show = show](const Node& node, Coercion coercion) {
     Config config;

@@ -62,6 +62,7 @@ struct Key {
   std::string fixed_default = {};  // shown where no option holds the default
   std::string infinity = {};       // the value that infinity stands for, where it is accepted
   bool required = false;
+  bool comes_later = false;  // read and not carried out yet
 
   // Checks the value and, where an option holds it, stores it.
   std::function<Stored(const Node&, Coercion, Config&)> store = {};
@@ -85,6 +86,7 @@ struct Key {
   Key& must_be_given();
   Key& infinity_is(std::string value);
   // Marks an option that is read and not carried out yet: any value but the default is reported.
+  // Who sets `effect` to changes_results behind it has such values refused.
   Key& not_yet(std::string what_happens);
 };
 

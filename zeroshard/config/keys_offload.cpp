@@ -1,4 +1,6 @@
 // offload_optimizer, offload_param and what preceded them.
+#include <fmt/format.h>
+
 #include "zeroshard/config/key_table.h"
 #include "zeroshard/config/not_yet.h"
 
@@ -60,7 +62,7 @@ void add_offload_optimizer(KeyTable& table) {
   table.add(disk_only_switch(section + ".fast_init", "build masters from swapped files"));
   table.add(absent<bool>(section + ".super_offload", "update in another process during backward",
                          {.default_value = "false",
-                          .instead = "it needs offload, which is not in this version yet",
+                          .instead = fmt::format("it needs offload, which is {}", kNotYet),
                           .harmless = {"false"}}));
   table.add(absent<double>(
       section + ".cpuadam_cores_perc", "share of cores for super_offload",

@@ -2,27 +2,47 @@
 
 #include <fmt/format.h>
 
+#include "zeroshard/base/error.h"
 #include "zeroshard/config/key_table.h"
 
 namespace zeroshard::config {
+namespace {
 
-std::vector<const Key*> keys_not_yet() {
+std::vector<const Key*> later_keys_with(Effect effect) {
   std::vector<const Key*> keys;
   for (const Key& key : key_table().keys()) {
-    if (key.effect == Effect::not_yet) keys.push_back(&key);
+    if (key.comes_later && key.effect == effect) keys.push_back(&key);
   }
   return keys;
 }
 
+bool asks_for(const Key& key, const Config& config) {
+  return key.show(config) != key.show(Config{});
+}
+
+}  // namespace
+
+std::vector<const Key*> keys_not_yet() { return later_keys_with(Effect::not_yet); }
+
+std::vector<const Key*> refused_keys_not_yet() { return later_keys_with(Effect::changes_results); }
+
 std::vector<std::string> asked_but_not_yet(const Config& config) {
-  const Config defaults;
   std::vector<std::string> lines;
   for (const Key* key : keys_not_yet()) {
-    const std::string value = key->show(config);
-    if (value == key->show(defaults)) continue;
-    lines.push_back(fmt::format("{} = {}: {}; {}", key->path, value, kNotYet, key->instead));
+    if (!asks_for(*key, config)) continue;
+    lines.push_back(
+        fmt::format("{} = {}: {}; {}", key->path, key->show(config), kNotYet, key->instead));
   }
   return lines;
+}
+
+void refuse_what_is_not_yet(const Config& config) {
+  for (const Key* key : refused_keys_not_yet()) {
+    if (!asks_for(*key, config)) continue;
+    throw ConfigError({.what = fmt::format("{} is {}", key->path, kNotYet),
+                       .value = key->show(config),
+                       .remedy = key->instead});
+  }
 }
 
 void leave_out_what_is_not_yet(Config& config) {

@@ -32,15 +32,24 @@ std::string read_text(const std::string& path) {
 
 }  // namespace
 
-ReadResult read_config(std::string_view text, const ReadOptions& options) {
+ParsedConfig parse_config(std::string_view text) {
+  ParsedConfig parsed;
+  parsed.root = parse(text, parsed.report);
+  return parsed;
+}
+
+ParsedConfig parse_config_file(const std::string& path) { return parse_config(read_text(path)); }
+
+ReadResult read_config(const ParsedConfig& parsed, const ReadOptions& options) {
   if (options.world_size && *options.world_size < 1) {
     throw ConfigError({.what = "the number of ranks is out of range",
                        .value = fmt::format("{}", *options.world_size),
                        .remedy = "give at least 1"});
   }
   ReadResult read{.config = {}, .provenance = {}, .report = Report(options.strict)};
-  if (const auto root = parse(text, read.report)) {
-    Walk(read.config, read.provenance, read.report).run(*root);
+  for (const Problem& problem : parsed.report.problems()) read.report.add(problem);
+  if (parsed.root) {
+    Walk(read.config, read.provenance, read.report).run(*parsed.root);
     validate(read.config, read.provenance, options.world_size, read.report);
     settle(read.config, read.provenance);
   }
@@ -48,19 +57,28 @@ ReadResult read_config(std::string_view text, const ReadOptions& options) {
   return read;
 }
 
+ReadResult read_config(std::string_view text, const ReadOptions& options) {
+  return read_config(parse_config(text), options);
+}
+
 ReadResult read_config_file(const std::string& path, const ReadOptions& options) {
-  return read_config(read_text(path), options);
+  return read_config(parse_config_file(path), options);
+}
+
+void refuse_errors(const std::string& path, const Report& report) {
+  if (!report.has_errors()) return;
+  std::string lines;
+  for (const Problem& problem : report.problems()) {
+    if (problem.severity == Severity::error) lines += "\n  " + format_problem(path, problem);
+  }
+  throw ConfigError(
+      {.what = fmt::format("{} problems", report.count(Severity::error)), .value = path + lines});
 }
 
 Config load_config(const std::string& path, const ReadOptions& options) {
   ReadResult read = read_config_file(path, options);
-  if (!read.report.has_errors()) return std::move(read.config);
-  std::string lines;
-  for (const Problem& problem : read.report.problems()) {
-    if (problem.severity == Severity::error) lines += "\n  " + format_problem(path, problem);
-  }
-  throw ConfigError({.what = fmt::format("{} problems", read.report.count(Severity::error)),
-                     .value = path + lines});
+  refuse_errors(path, read.report);
+  return std::move(read.config);
 }
 
 Report recheck(const ReadResult& read, const ReadOptions& options) {

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "zeroshard/config/config.h"
+#include "zeroshard/config/node.h"
 #include "zeroshard/config/problem.h"
 #include "zeroshard/config/provenance.h"
 
@@ -26,12 +27,24 @@ struct ReadResult {
   Report report;
 };
 
-ReadResult read_config(std::string_view text, const ReadOptions& options = {});
+// A text that is parsed once, and read again where more is known: the number of ranks, say.
+struct ParsedConfig {
+  std::optional<Node> root;  // unset where the text is no JSON
+  Report report;             // of its syntax alone
+};
 
+ParsedConfig parse_config(std::string_view text);
 // A file that cannot be opened or read throws ConfigError.
+ParsedConfig parse_config_file(const std::string& path);
+
+ReadResult read_config(const ParsedConfig& parsed, const ReadOptions& options = {});
+ReadResult read_config(std::string_view text, const ReadOptions& options = {});
 ReadResult read_config_file(const std::string& path, const ReadOptions& options = {});
 
-// For callers that want a good config or nothing: throws ConfigError with all errors.
+// For callers that want a good config or nothing: throws a ConfigError with all errors of `path`.
+void refuse_errors(const std::string& path, const Report& report);
+
+// A good config or nothing.
 Config load_config(const std::string& path, const ReadOptions& options = {});
 
 // The caller's answer to a key that the file left at "auto", as JSON text ("0.001", "[0.9, 0.95]").

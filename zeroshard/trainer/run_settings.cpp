@@ -8,12 +8,10 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/error.h"
-#include "zeroshard/config/not_yet.h"
 #include "zeroshard/config/read.h"
 #include "zeroshard/models/shapes.h"
 #include "zeroshard/models/spec.h"
-#include "zeroshard/planner/choose_communication.h"
-#include "zeroshard/planner/choose_precision.h"
+#include "zeroshard/setup/settled_config.h"
 #include "zeroshard/trainer/command_line_values.h"
 #include "zeroshard/trainer/inputs.h"
 
@@ -24,14 +22,6 @@ constexpr std::int64_t kDefaultMicroBatch = 8;
 constexpr std::int64_t kDefaultDenseBatch = 4;  // of all ranks: 1,000 samples are few
 
 bool is_dense(const RunSettings& run) { return std::holds_alternative<DenseOptions>(run.model); }
-
-config::ReadResult read_config_of(const TrainOptions& options, int world_size) {
-  if (options.config.empty()) return config::read_config("{}");
-  const config::ReadOptions how = read_options(options, world_size);
-  config::ReadResult read = config::read_config_file(options.config, how);
-  if (read.report.has_errors()) config::load_config(options.config, how);  // throws them as one
-  return read;
-}
 
 void choose_optimizer(RunSettings& run, std::optional<double> lr) {
   if (run.config.optimizer) return;
@@ -107,14 +97,13 @@ void choose_schedule_length(RunSettings& run) {
   std::visit(set, *run.config.scheduler);
 }
 
-void choose_overlap_and_sizes(RunSettings& run, const config::ReadResult& read,
-                              const RunFacts& facts) {
-  const std::vector<std::string> chosen = choose_communication(
-      run.config.zero, open_choices(read.provenance),
-      {.parameters = parameter_count(run.model),
-       .communicates_beside_compute = facts.has_accelerator || facts.has_idle_cores,
-       .one_rank = facts.world_size == 1});
-  run.assumed.insert(run.assumed.end(), chosen.begin(), chosen.end());
+SettledConfig settled_for(const config::ReadResult& read, const ModelOptions& model,
+                          const RunFacts& facts) {
+  return settle_config(read, {.communication = {.parameters = parameter_count(model),
+                                                .communicates_beside_compute =
+                                                    facts.has_accelerator || facts.has_idle_cores,
+                                                .one_rank = facts.world_size == 1},
+                              .on_accelerator = facts.has_accelerator});
 }
 
 // Every key that the file left at "auto" and has a value here by now.
@@ -127,33 +116,39 @@ void name_automatic(RunSettings& run, const config::ReadResult& read) {
 
 }  // namespace
 
-config::ReadOptions read_options(const TrainOptions& options, int world_size) {
-  config::ReadOptions how{.strict = options.strict};
-  if (!options.batch_size) how.world_size = world_size;
-  return how;
+config::ParsedConfig parse_config_of(const TrainOptions& options) {
+  return options.config.empty() ? config::parse_config("{}")
+                                : config::parse_config_file(options.config);
 }
 
-RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts) {
-  const config::ReadResult read = read_config_of(options, facts.world_size);
-  RunSettings run{.config = read.config, .model = model_of(options)};
+config::ReadResult read_config_of(const TrainOptions& options, const config::ParsedConfig& parsed,
+                                  int world_size) {
+  config::ReadOptions how{.strict = options.strict};
+  if (!options.batch_size && !options.config.empty()) how.world_size = world_size;
+  return config::read_config(parsed, how);
+}
+
+RunSettings resolve_run(const TrainOptions& options, const config::ReadResult& read,
+                        const RunFacts& facts) {
+  config::refuse_errors(options.config, read.report);
+  const ModelOptions model = model_of(options);
+  const SettledConfig settled = settled_for(read, model, facts);
+  RunSettings run{.config = settled.config, .model = model};
   if (options.config.empty()) run.assumed.emplace_back("no --config: stage 0, all defaults");
   if (options.model.empty() && options.init.empty()) {
     run.assumed.push_back("no --model: " + short_description(run.model));
   }
   choose_optimizer(run, options.lr);
   if (options.lr) take_learning_rate(run, *options.lr);
-  if (const auto chosen =
-          choose_precision(run.config.precision, read.provenance, facts.has_accelerator)) {
-    run.assumed.push_back(*chosen);
-  }
+  if (settled.chosen_precision) run.assumed.push_back(*settled.chosen_precision);
   if (options.batch_size) take_batch_size(run, *options.batch_size, facts.world_size);
   choose_batch(run, facts);
   refuse_too_few_samples(run, facts);
   choose_steps(run, options, facts);
   choose_schedule_length(run);
-  choose_overlap_and_sizes(run, read, facts);
+  run.assumed.insert(run.assumed.end(), settled.chosen_communication.begin(),
+                     settled.chosen_communication.end());
   name_automatic(run, read);
-  config::leave_out_what_is_not_yet(run.config);  // which was said when the file was read
   return run;
 }
 

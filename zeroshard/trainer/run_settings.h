@@ -31,12 +31,15 @@ struct RunSettings {
   std::vector<std::string> replaced = {};  // what the command line says in place of the file
 };
 
-// How the run's configuration file is read: where --batch-size replaces its batch sizes, they need
-// not fit the ranks.
-config::ReadOptions read_options(const TrainOptions& options, int world_size);
+// The run's configuration file, or an empty one where none is named. Parsed once per process.
+config::ParsedConfig parse_config_of(const TrainOptions& options);
+// Where --batch-size replaces its batch sizes, they need not fit the ranks.
+config::ReadResult read_config_of(const TrainOptions& options, const config::ParsedConfig& parsed,
+                                  int world_size);
 
-// Throws ConfigError where the configuration cannot be run.
-RunSettings resolve_run(const TrainOptions& options, const RunFacts& facts);
+// Throws ConfigError where the configuration has errors, or cannot be run.
+RunSettings resolve_run(const TrainOptions& options, const config::ReadResult& read,
+                        const RunFacts& facts);
 
 // What the engine will lay out, for the planner.
 ModelLayout layout_of(const RunSettings& run, int world_size);

@@ -14,7 +14,7 @@
 #include "zeroshard/engine/init.h"
 #include "zeroshard/models/initializer.h"
 #include "zeroshard/schedule/lr_schedule.h"
-#include "zeroshard/trainer/engine_options.h"
+#include "zeroshard/setup/engine_options.h"
 #include "zeroshard/trainer/memory_table.h"
 #include "zeroshard/trainer/stop_vote.h"
 #include "zeroshard/trainer/weight_files.h"

@@ -18,7 +18,7 @@
 #include "zeroshard/config/read.h"
 #include "zeroshard/models/spec.h"
 #include "zeroshard/monitor/stop_deadline.h"
-#include "zeroshard/trainer/choose_device.h"
+#include "zeroshard/setup/choose_device.h"
 #include "zeroshard/trainer/closing_sample.h"
 #include "zeroshard/trainer/inputs.h"
 #include "zeroshard/trainer/memory_table.h"
@@ -30,13 +30,14 @@
 namespace zeroshard {
 namespace {
 
-// A file that cannot be read is reported later, once.
-CommOptions comm_options(const TrainOptions& options) {
+// A file that cannot be read is an empty one here: resolve_run() reads it once more, in turn, and
+// says it once.
+std::optional<config::ParsedConfig> parse_if_readable(const TrainOptions& options) {
   try {
-    if (!options.config.empty()) return config::read_config_file(options.config).config.comm;
-  } catch (const Error&) {
+    return parse_config_of(options);
+  } catch (const ConfigError&) {
+    return std::nullopt;
   }
-  return {};
 }
 
 void say_plan(const RunSettings& run, const Footprint& plan, const Communicator& comm,
@@ -112,14 +113,19 @@ struct Stop {  // how a run learns that it should
 // The exit code.
 int train_on_rank(const TrainOptions& options, const Launch& launch, const Stop& stop) {
   const Device device = choose_device(options.device, launch.local_rank);
-  const auto comm = join_ranks(comm_options(options), device);
+  const auto parsed = parse_if_readable(options);
+  const auto comm =
+      join_ranks(parsed ? config::read_config(*parsed).config.comm : CommOptions{}, device);
   const bool has_idle_cores = choose_threads(*comm);
   const auto task = in_turn(*comm, [&] { return make_task(options, model_of(options)); });
   const RunSettings run = in_turn(*comm, [&] {
-    RunSettings resolved = resolve_run(options, {.world_size = comm->world_size(),
-                                                 .has_accelerator = device != kCpu,
-                                                 .has_idle_cores = has_idle_cores,
-                                                 .sample_count = task->sample_count()});
+    const config::ReadResult read =
+        read_config_of(options, parsed ? *parsed : parse_config_of(options), comm->world_size());
+    RunSettings resolved = resolve_run(options, read,
+                                       {.world_size = comm->world_size(),
+                                        .has_accelerator = device != kCpu,
+                                        .has_idle_cores = has_idle_cores,
+                                        .sample_count = task->sample_count()});
     if (comm->rank() == 0 && !options.out.empty()) {
       check_room(options.out, resolved.model, resolved.config.precision.model());
     }

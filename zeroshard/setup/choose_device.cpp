@@ -1,4 +1,4 @@
-#include "zeroshard/trainer/choose_device.h"
+#include "zeroshard/setup/choose_device.h"
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@
 #include "zeroshard/base/fnv1a.h"
 #include "zeroshard/device/accelerators.h"
 #include "zeroshard/device/backend.h"
-#include "zeroshard/planner/choose_communication.h"
+#include "zeroshard/setup/choices.h"
 
 namespace zeroshard {
 namespace {

@@ -1,4 +1,4 @@
-#include "zeroshard/planner/choose_communication.h"
+#include "zeroshard/setup/choices.h"
 
 #include <algorithm>
 
@@ -21,6 +21,17 @@ std::int64_t part_of(std::int64_t parameters) {
 }
 
 }  // namespace
+
+std::optional<std::string> choose_precision(PrecisionOptions& precision,
+                                            const config::Provenance& provenance,
+                                            bool has_accelerator) {
+  const auto says = [&](const char* key) { return config::says(provenance, key); };
+  if (says("bf16.enabled") || says("fp16.enabled")) return std::nullopt;
+  precision.bf16.enabled = has_accelerator;
+  precision.fp16.enabled = false;
+  return has_accelerator ? "no precision: bf16 with fp32 master, on a GPU"
+                         : "no precision: fp32, on a CPU";
+}
 
 OpenChoices open_choices(const config::Provenance& provenance) {
   const auto open = [&](const char* key) {

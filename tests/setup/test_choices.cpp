@@ -1,8 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "zeroshard/config/read.h"
-#include "zeroshard/planner/choose_communication.h"
-#include "zeroshard/planner/choose_precision.h"
+#include "zeroshard/setup/choices.h"
 
 namespace zeroshard {
 namespace {

@@ -5,7 +5,8 @@
 //   Engine engine(model, engine_options(config, kCpu, batch->accumulation), comm);
 //
 // Not in it: the batch sizes, which are the caller's, and the schedule, which the caller writes
-// into engine.core().parameter_groups() before each step.
+// into engine.core().parameter_groups() before each step. A configuration that settle_config() has
+// been given (settled_config.h) also fits the model and the machine.
 #pragma once
 
 #include <cstdint>

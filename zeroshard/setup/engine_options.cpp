@@ -1,4 +1,4 @@
-#include "zeroshard/trainer/engine_options.h"
+#include "zeroshard/setup/engine_options.h"
 
 #include <fmt/format.h>
 
@@ -7,16 +7,6 @@
 #include "zeroshard/config/not_yet.h"
 
 namespace zeroshard {
-namespace {
-
-void refuse_what_changes_results(const Config& config) {
-  if (!config.zero.delayed_update) return;
-  throw ConfigError({.what = fmt::format("zeroshard.delayed_update is {}", config::kNotYet),
-                     .value = "true",
-                     .remedy = "leave it out: every update is then done in its own step"});
-}
-
-}  // namespace
 
 EngineOptions engine_options(const Config& config, Device device, std::int64_t accumulation) {
   if (accumulation < 1) {
@@ -24,7 +14,7 @@ EngineOptions engine_options(const Config& config, Device device, std::int64_t a
                        .value = fmt::format("{}", accumulation),
                        .remedy = "give at least 1"});
   }
-  refuse_what_changes_results(config);
+  config::refuse_what_is_not_yet(config);
   for (const std::string& line : config::asked_but_not_yet(config)) log_warning("{}", line);
   return {.zero = config.zero,
           .precision = config.precision,
