@@ -1,7 +1,8 @@
 #include "zeroshard/models/block.h"
 
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/silu.h>
+
+#include "zeroshard/models/device_kernels.h"
 
 namespace zeroshard::models {
 
@@ -14,7 +15,10 @@ MlpImpl::MlpImpl(const GptOptions& options) {
 }
 
 torch::Tensor MlpImpl::widen(const torch::Tensor& x) {
-  if (gate) return at::silu(gate(x)) * up(x);
+  if (gate) {
+    const torch::Tensor gates = gate(x);
+    return swiglu(gates, up(x));
+  }
   return at::gelu(up(x), "tanh");
 }
 

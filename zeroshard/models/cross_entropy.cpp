@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "zeroshard/base/check.h"
+#include "zeroshard/models/device_kernels.h"
 
 namespace zeroshard::models {
 namespace {
@@ -113,7 +114,9 @@ struct NarrowCrossEntropy : torch::autograd::Function<NarrowCrossEntropy> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& logits,
                                const torch::Tensor& given, std::int64_t ignored) {
     const Targets targets(given, ignored);
-    const torch::Tensor sum = in_parts(logits, targets, to_gradient);
+    const torch::Tensor sum = has_kernel(logits)
+                                  ? consume_rows(logits, given, ignored, kept_scale(logits)).sum()
+                                  : in_parts(logits, targets, to_gradient);
     const torch::Tensor total = targets.counts.sum();
     context->saved_data["logits"] = logits;
     context->save_for_backward({total});
