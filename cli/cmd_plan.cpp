@@ -151,7 +151,8 @@ void plan_stages(const PlanArguments& arguments, const Subject& subject, PlanRep
   SettledConfig settled;
   for (const Stage& stage : kStages) {
     settled = settled_at(subject, report.parameters, stage.number);
-    const FootprintOptions options = footprint_options(settled.config, subject.micro_steps);
+    FootprintOptions options = footprint_options(settled.config, subject.micro_steps);
+    options.accelerator = subject.on_accelerator;
     const ModelLayout model = equal_units(report.parameters, arguments.units,
                                           options.precision.model(), subject.world_size);
     report.stages.push_back(

@@ -132,8 +132,9 @@ int train_on_rank(const TrainOptions& options, const Launch& launch, const Stop&
     return resolved;
   });
   if (run.config.zero.deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
-  const Footprint plan = footprint(layout_of(run, comm->world_size()),
-                                   footprint_options(run.config, run.batch.accumulation));
+  FootprintOptions counted = footprint_options(run.config, run.batch.accumulation);
+  counted.accelerator = device != kCpu;
+  const Footprint plan = footprint(layout_of(run, comm->world_size()), counted);
   if (comm->rank() == 0) say_plan(run, plan, *comm, device);
 
   Trainer trainer(options, run, {*task, *comm, stop.interrupts}, device);
