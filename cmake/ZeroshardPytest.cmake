@@ -2,10 +2,11 @@
 # Every test_*.py of the calling folder, run by pytest. Those named test_<area>_*.py of an area in
 # TOGETHER are one ctest, `python.<area>`: to start ranks that import torch takes as long as a test.
 # Every other file is one, `python.<name>`, and those named *_slow.py are labelled `slow`.
+# Those named test_<area>_cuda_*.py need a GPU: they are one ctest, `python.cuda`, labelled `cuda`.
 # ALONE names ctests that nothing may run beside.
 #
 # Where the package is built they fail without it; they are skipped (77) where this interpreter lacks
-# what tools/requirements/python_tests.txt names.
+# what tools/requirements/python_tests.txt names, and where every test of theirs skips itself.
 
 function(_zeroshard_pytest name label seconds alone)
   # They start two ranks, which wait for disk and for each other half of the time.
@@ -26,6 +27,12 @@ function(zeroshard_add_pytests)
   set(slow ${scripts})
   list(FILTER slow INCLUDE REGEX "_slow\\.py$")
   list(REMOVE_ITEM scripts ${slow})
+  set(on_gpu ${scripts})
+  list(FILTER on_gpu INCLUDE REGEX "/test_[a-z0-9]+_cuda_[a-z0-9_]+\\.py$")
+  list(REMOVE_ITEM scripts ${on_gpu})
+  if(on_gpu)
+    _zeroshard_pytest(cuda cuda 900 "${arg_ALONE}" ${on_gpu})
+  endif()
   foreach(area IN LISTS arg_TOGETHER)
     set(of_area ${scripts})
     list(FILTER of_area INCLUDE REGEX "/test_${area}_[a-z0-9_]+\\.py$")

@@ -95,10 +95,12 @@ void EngineCore::finish() {
   const py::gil_scoped_release others_run;
   core_ = std::make_unique<Core>(std::move(units_), memory_, options_, *comm_);
   hooks_ = std::make_shared<ForwardHooks>(*core_);
+  arriving_ = std::make_unique<ArrivingParameters>(*core_);
 }
 
 void EngineCore::close() {
   if (hooks_ != nullptr) hooks_->close();
+  arriving_.reset();
   options_.update = {};
   options_.after_backward = {};
   const py::gil_scoped_release others_run;
@@ -130,8 +132,7 @@ at::Tensor EngineCore::scale(const at::Tensor& loss) {
   return core().scale(loss);
 }
 
-// After it the parameters are the new ones, whoever reads them.
-py::dict EngineCore::step(const py::list& parameter_groups) {
+py::dict EngineCore::step(const py::list& parameter_groups, bool waits) {
   const std::size_t known = core().parameter_groups().size();
   if (!options_.update && parameter_groups.size() != known) {
     throw StateError({.what = "the optimizer has other parameter groups than at initialize()",
@@ -146,10 +147,19 @@ py::dict EngineCore::step(const py::list& parameter_groups) {
   {
     const py::gil_scoped_release others_run;
     result = core().step();
-    core().quiesce();
+    if (waits) core().quiesce();
   }
   if (result.boundary) hooks_->forget_deferred();
+  if (result.applied && !waits) arriving_->begin();
   return result_of(result);
+}
+
+void EngineCore::finish_step() {
+  {
+    const py::gil_scoped_release others_run;
+    core().quiesce();
+  }
+  arriving_->end();
 }
 
 bool EngineCore::enter_full(const std::vector<std::size_t>& units) {
@@ -262,7 +272,8 @@ void bind_engine_core(py::module_& module) {
              const py::gil_scoped_release others_run;
              engine.core().show_local(on);
            })
-      .def("step", &EngineCore::step)
+      .def("step", &EngineCore::step, py::arg("parameter_groups"), py::arg("waits"))
+      .def("finish_step", &EngineCore::finish_step)
       .def("enter_full", &EngineCore::enter_full)
       .def("leave_full", &EngineCore::leave_full, py::arg("units"),
            py::arg("written") = Written::nothing, py::arg("from_rank") = -1)

@@ -9,6 +9,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include "python/bindings/arriving_parameters.h"
 #include "python/bindings/forward_hooks.h"
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/engine/core.h"
@@ -40,7 +41,11 @@ class EngineCore {
 
   void backward(const at::Tensor& loss, bool averages, bool keeps_graph);
   at::Tensor scale(const at::Tensor& loss);
-  py::dict step(const py::list& parameter_groups);
+  // `waits`: until all parameters are the new ones, whoever reads them. Without, reads on the
+  // current stream are, and look-ups in guarded dictionaries wait for what other ranks send.
+  py::dict step(const py::list& parameter_groups, bool waits);
+  // Waits for all that a step has left under way.
+  void finish_step();
 
   // Full parameters, for as long as the caller says; inside a forward until the module under way
   // ends. Returns whether leave_full() must follow.
@@ -56,6 +61,7 @@ class EngineCore {
   std::vector<std::unique_ptr<FlatUnit>> units_;
   std::unique_ptr<Core> core_;
   std::shared_ptr<ForwardHooks> hooks_;
+  std::unique_ptr<ArrivingParameters> arriving_;
 };
 
 void bind_engine_core(py::module_& module);

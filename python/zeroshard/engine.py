@@ -20,7 +20,7 @@ from zeroshard.engine_registry import EngineKeeper, engines
 from zeroshard.engine_setup import bring_unit, core_settings, freeze_all_but, meet_other_ranks, move_what_is_no_unit_s, settle_home
 from zeroshard.gather import EngineHome, full_params, refuse_to_write
 from zeroshard.gather_by_hand import release_all_of
-from zeroshard.hooks import ModelHooks
+from zeroshard.hooks import ModelHooks, step_waits
 from zeroshard.leaf_modules import apply_zero_leaf_module_config
 from zeroshard.map_tensors import map_tensors
 from zeroshard.optimizer import HookedModule, ShardSteps, ZeroOptimizer, kernel_of
@@ -166,6 +166,7 @@ class Engine(_Calls):
     def _compose(self) -> None:
         """The parts that need the core."""
         parsed = self.configuration.parsed
+        self._step_waits = step_waits(self.device)
         self._last_step = LastStep()
         self._report = StepReport(parsed, self.device)
         self._facts = EngineFacts(self.configuration, self.core, self.optimizer, self._last_step)
@@ -177,6 +178,11 @@ class Engine(_Calls):
         self._hooks = ModelHooks(self, self.units)
         refuse_released_state_dict(self)
         self.module.ds_external_parameters = no_external_parameters
+
+    @property
+    def parameters_arrive(self) -> bool:
+        """Whether, after a step(), other ranks' parts of the parameters are still on their way."""
+        return not self._step_waits and self.configuration.parsed.shards_optimizer and distributed.world_size() > 1
 
     # --- training ---------------------------------------------------------------------------------
     def forward(self, *args: Any, **keywords: Any) -> Any:
@@ -194,7 +200,7 @@ class Engine(_Calls):
             self.optimizer.before_step()
         self.unshown_gradients.stop()
         with self._report.timed("step"):
-            result = self.core.step(self.optimizer.param_groups)
+            result = self.core.step(self.optimizer.param_groups, waits=self._step_waits)
         self.micro_steps += 1
         self._last_step.applied = result["boundary"] and result["applied"]
         if result["boundary"]:
@@ -214,6 +220,11 @@ class Engine(_Calls):
         self._report.end_step(self)
         if self.global_steps == 1:
             self._name_unused()
+
+    def finish(self) -> None:
+        """Returns when everything that step() has left under way is done: parameters are the new ones then, in whatever tensor
+        a script has kept, on whatever stream it reads it."""
+        self.core.finish_step()
 
     def _name_unused(self) -> None:
         unused = self.core.without_gradient()

@@ -200,6 +200,7 @@ def full_params(
         params = [params]
     given = list(params.parameters() if isinstance(params, nn.Module) else params)
     plain = [each for each in given if not isinstance(each, ShardedParameter)]
+    _C.wait_for_parameters(plain)  # they may have been kept from before the last step
     with GatheredParameters(given, modifier_rank):
         yield
     written = [(engine_of(each), each) for each in plain] if modifier_rank is not None else []

@@ -1,4 +1,4 @@
-"""What ctest runs: pytest over the files named, or exit 77 (skipped) where its packages are missing."""
+"""What ctest runs: pytest over the files named, or exit 77 (skipped) where its packages are missing or every test skips itself."""
 import sys
 from pathlib import Path
 
@@ -13,4 +13,18 @@ if absent:
 
 import pytest  # noqa: E402
 
-sys.exit(pytest.main(["-q", "-rs", *sys.argv[1:]]))
+
+
+class Skips:
+    """Whether nothing was run because everything was skipped."""
+
+    outcomes = frozenset()
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" or report.outcome != "passed":
+            self.outcomes |= {"expected to fail" if hasattr(report, "wasxfail") else report.outcome}
+
+
+skips = Skips()
+status = pytest.main(["-q", "-rs", *sys.argv[1:]], plugins=[skips])
+sys.exit(77 if status == 0 and skips.outcomes == {"skipped"} else status)

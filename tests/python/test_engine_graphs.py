@@ -103,9 +103,7 @@ def begun_by_a_checkpoint(beginning, stage, accumulation):
 @pytest.mark.parametrize("ranks", (1, 2))
 @pytest.mark.parametrize("stage", range(4))
 @pytest.mark.parametrize("beginning", BEGINNINGS)
-def test_a_backward_that_begins_with_a_checkpoint(beginning, stage, ranks, request):
-    if ranks == 2 and stage < 2 and beginning != "the whole model":
-        request.applymarker(pytest.mark.xfail(strict=True, reason="the backward inside ends the one around it, so sums are reduced twice"))
+def test_a_backward_that_begins_with_a_checkpoint(beginning, stage, ranks):
     on_ranks(ranks, begun_by_a_checkpoint, beginning, stage, 1)
     on_ranks(ranks, begun_by_a_checkpoint, beginning, stage, 2)
 
@@ -130,8 +128,7 @@ def keeps_losses(stage, keepers):
 
 
 @pytest.mark.parametrize("keepers", ((0,), (1,), (0, 1)), ids=("rank 0", "rank 1", "both"))
-@pytest.mark.parametrize("stage", (
-    *range(3), pytest.param(3, marks=pytest.mark.xfail(strict=True, reason="uses are counted over all graphs"))))
+@pytest.mark.parametrize("stage", range(4))
 def test_a_graph_that_is_kept_and_never_differentiated(stage, keepers):
     on_ranks(2, keeps_losses, stage, keepers)
 
@@ -155,9 +152,7 @@ def several_at_once(stage):
 
 @pytest.mark.parametrize("ranks", (1, 2))
 @pytest.mark.parametrize("stage", range(4))
-def test_two_forwards_before_two_backwards(stage, ranks, request):
-    if stage == 3 and ranks == 2:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="units stay gathered until no graph is left"))
+def test_two_forwards_before_two_backwards(stage, ranks):
     on_ranks(ranks, several_at_once, stage)
 
 
@@ -171,7 +166,9 @@ def older_than_a_step(stage, way):
         older = next_token_loss(engine, own_tokens(step + 10))
         engine.backward(next_token_loss(engine, own_tokens(step)))
         engine.step()
-        with pytest.raises(zeroshard.StateError, match=r"\[state\] the graph was made before the last step.*; "):
+        # From inside torch's own backward an error comes as a RuntimeError, with the same sentence.
+        expected_type = zeroshard.StateError if way == "engine" else RuntimeError
+        with pytest.raises(expected_type, match=r"\[state\] this graph was made before the last step.*: unit .*; compute the loss"):
             WAYS[way](engine, older)
         del older
     assert_same(weights_of(engine), expected)
@@ -180,7 +177,6 @@ def older_than_a_step(stage, way):
 @pytest.mark.parametrize("ranks", (1, 2))
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("stage", range(4))
-@pytest.mark.xfail(strict=True, reason="the engine reads the changed weights and says nothing")
 def test_a_graph_that_is_older_than_a_step_is_refused(stage, way, ranks):
     on_ranks(ranks, older_than_a_step, stage, way)
 
