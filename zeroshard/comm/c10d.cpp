@@ -30,7 +30,7 @@ std::byte* bytes_at(void* data, std::int64_t offset) {
   return static_cast<std::byte*>(data) + offset;
 }
 
-// Sums parts of a bucket: while one is summed the next one is on its way.
+// It sums a bucket part by part: while one part is summed the next one is on its way.
 class PartSum {
  public:
   PartSum(Transport& transport, const Call& call, std::size_t pair)
@@ -57,7 +57,7 @@ class PartSum {
   std::int64_t count_of(std::int64_t part) const {
     return std::clamp<std::int64_t>(pair_.out.count - begin_of(part), 0, part_count_);
   }
-  // Where this part of what `rank` gets lies in the own input.
+  // This part of what `rank` gets lies here in the own input.
   const std::byte* input_for(int rank, std::int64_t part) const {
     return bytes_at(pair_.in.data,
                     (rank * pair_.out.count + begin_of(part)) * bytes_of(pair_.in.dtype));
@@ -120,7 +120,7 @@ class C10dCommunicator final : public QueuedCommunicator {
     transport_ ? transport_->abort() : group_->abort();
   }
 
-  // From here on, all runs on the worker.
+  // Everything from here on runs on the worker.
   void run(const Call& call) {
     try {
       if (failure_) std::rethrow_exception(failure_);
@@ -145,7 +145,7 @@ class C10dCommunicator final : public QueuedCommunicator {
     if (aborted_) transport_->abort();
   }
 
-  // Also a barrier: nobody goes on before everybody is here.
+  // This is a barrier too: nobody goes on before everybody is here.
   void agree_on(const Call& call) {
     const Greeting mine = greeting_of(call);
     greetings_.assign(static_cast<std::size_t>(world_size()), mine);
@@ -169,7 +169,7 @@ class C10dCommunicator final : public QueuedCommunicator {
     }
   }
 
-  // Straight from the shards into the full buffers.
+  // The bytes go straight from the shards into the full buffers.
   void gather(const Call& call) {
     Round round;
     for (const GatherPair& pair : call.gathers) {
@@ -223,7 +223,7 @@ class C10dCommunicator final : public QueuedCommunicator {
   bool aborted_ = false;
   std::unique_ptr<Transport> transport_;
 
-  // Of the worker alone.
+  // The worker alone uses these.
   std::vector<Greeting> greetings_;  // of the call under way, by rank
   std::exception_ptr failure_;
 

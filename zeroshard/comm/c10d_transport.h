@@ -1,4 +1,4 @@
-// Bytes between the ranks of a process group of torch.distributed.
+// A process group of torch.distributed moves bytes between its ranks.
 #pragma once
 
 #include <memory>

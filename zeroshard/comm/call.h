@@ -20,7 +20,7 @@ struct Call {
   std::shared_ptr<Completion> completion = std::make_shared<Completion>();
 };
 
-// For backends that move host memory only. Throws CommError.
+// Backends that move host memory only call this. Throws CommError.
 void refuse_device_memory(const Call& call, std::string_view backend);
 
 // Checks arguments and turns each operation into a Call with the next sequence number; what a

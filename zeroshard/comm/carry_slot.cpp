@@ -23,7 +23,7 @@ struct Share {
   std::int64_t bytes_of_slice(std::int64_t elements) const {
     return rounded(elements * in_bytes) + rounded(elements * out_bytes);
   }
-  // The most elements of which the slice fits into `room`.
+  // A slice of this many elements, and of no more, fits into `room`.
   std::int64_t fitting(std::int64_t room) const {
     std::int64_t elements = std::min(count, room / (in_bytes + out_bytes));
     while (elements > 0 && bytes_of_slice(elements) > room) --elements;
@@ -150,7 +150,7 @@ void CarrySlot::bring_down(const Call& call, const Part& part) {
   brought_down_.record(streams_->down);
 }
 
-// Straight to where the gathered elements of this rank belong.
+// The elements go straight to where the gathered ones of this rank belong.
 void CarrySlot::bring_down(const GatherPair& pair, const Slice& slice) {
   if (!uses_device(pair.in)) return;
   const std::int64_t own = rank_ * slice.count * bytes_of(pair.in.dtype);
@@ -187,7 +187,7 @@ Handle CarrySlot::send(Communicator& comm, const Call& call, const Part& part) {
       inner.piece = {at(slice.out_offset), slice.count, call.piece.dtype};
     }
   }
-  // No element of it: then the caller's memory is not needed either.
+  // Where no element of it travels, the caller's memory is not needed either.
   if (uses_device(inner.piece.read())) inner.piece = {nullptr, 0, call.piece.dtype};
   return pass_on(comm, inner);
 }

@@ -48,13 +48,13 @@ bool uses_device(const Call& call);
 // A slot holds any slice of up to `part_bytes` per rank.
 std::int64_t slot_bytes_for(std::int64_t part_bytes, int world_size);
 
-// At least one part, also where nothing moves: ranks still have to agree on the call.
+// There is at least one part, also where nothing moves: ranks still have to agree on the call.
 std::vector<Part> cut_into_parts(const Call& call, int world_size, std::int64_t slot_bytes);
 
-// The operation itself, as a call of `comm`.
+// Calls the operation of `comm` that `call` describes.
 Handle pass_on(Communicator& comm, const Call& call);
 
-// What all slots of a ring share.
+// All slots of a ring share these.
 struct CarryStreams {
   explicit CarryStreams(Device of) : device(of), down(Stream::make(of)), up(Stream::make(of)) {}
 
@@ -74,7 +74,7 @@ class CarrySlot {
   void bring_down(const Call& call, const Part& part);
   Handle send(Communicator& comm, const Call& call, const Part& part);
   void bring_up(const Call& call, const Part& part);
-  // Behind the last part's copies up.
+  // This event is behind the copies up of the slot's last part.
   const Event& brought_up() const { return brought_up_; }
 
  private:
@@ -84,7 +84,8 @@ class CarrySlot {
   GatherPair through_slot(const GatherPair& pair, const Slice& slice) const;
   ReducePair through_slot(const ReducePair& pair, const Slice& slice) const;
 
-  // Between the slot and `count` elements of the caller's memory from element `begin` on.
+  // These copy between the slot and `count` elements of the caller's memory from element
+  // `begin` on.
   void to_slot(std::int64_t offset, const ConstPiece& from, std::int64_t begin, std::int64_t count);
   void from_slot(std::int64_t offset, const Piece& to, std::int64_t begin, std::int64_t count);
   std::byte* at(std::int64_t offset) const;

@@ -21,7 +21,7 @@
 namespace zeroshard {
 namespace {
 
-// How often a wait for other ranks looks up whether the communicator was abandoned meanwhile.
+// A wait for other ranks looks up this often whether the communicator was abandoned meanwhile.
 constexpr std::chrono::milliseconds kLook{20};
 
 struct CarriedCall {
@@ -143,7 +143,7 @@ class CarryingCommunicator final : public Communicator {
     return pass_on(*inner_, call);
   }
 
-  // From here on, all runs on the worker.
+  // Everything from here on runs on the worker.
   void work() {
     const RankScope scope(rank());
     while (wait_for_something()) {
@@ -185,10 +185,12 @@ class CarryingCommunicator final : public Communicator {
       taken_.push_back(std::move(queue_.front()));
       queue_.pop_front();
     }
-    // Here and not in the constructor: a program without device memory needs no device.
+    // The ring is made here and not in the constructor: a program without device memory
+    // needs no device.
     if (!ring_) ring_ = std::make_unique<CarryRing>(options_, rank(), world_size());
     const CarriedCall& next = *taken_.back();
-    // Enough for the copies up as well: a part is sent only after the down stream has come to it.
+    // This is enough for the copies up as well: a part is sent only after the down stream
+    // has come to it.
     ring_->streams.down.wait(next.ready);
     std::vector<Part> parts = cut_into_parts(next.call, world_size(), ring_->slot_bytes);
     std::ranges::move(parts, std::back_inserter(parts_));
@@ -275,7 +277,7 @@ class CarryingCommunicator final : public Communicator {
   bool closing_ = false;
   bool abandoned_ = false;
 
-  // Of the worker alone. The ring outlives inner_, which may be at it to the end.
+  // The worker alone uses these. The ring outlives inner_, which may be at it to the end.
   std::unique_ptr<CarryRing> ring_;
   std::size_t next_slot_ = 0;
   std::deque<CallPtr> taken_;           // not finished yet, in order

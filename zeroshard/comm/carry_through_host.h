@@ -3,7 +3,7 @@
 //
 //   auto comm = carry_through_host(make_mpi_communicator({}), {.device = {DeviceKind::cuda, 0}});
 //   Handle gathered = comm->all_gather_into({{shard, full}}, "block.3");   // both on the device
-//   gathered.wait();                                                       // full is readable
+//   gathered.wait(compute);                                // what compute does next may read full
 //
 // The caller's current stream, as it is at the call, comes before the first look at device memory;
 // the handle is done when the result is there. Results have the inner backend's bits: sums do not

@@ -24,7 +24,8 @@ std::uint64_t random_token() {
   return (std::uint64_t{random()} << 32) | random();
 }
 
-// A connection from every rank: the usual soft limit is 1024 descriptors, the hard one far higher.
+// Rank 0 has a connection from every rank: the usual soft limit is 1024 descriptors, the hard
+// one far higher.
 void allow_many_connections() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -48,7 +49,8 @@ bool is_answered(ControlPeer& peer, milliseconds patience) {
   return false;
 }
 
-// All addresses in turn, again and again: rank 0's host has several, not all reachable from here.
+// A rank tries all addresses in turn, again and again: rank 0's host has several, and not all
+// can be reached from here.
 ControlPeer reach(int rank, const ControlAddress& address, milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   do {

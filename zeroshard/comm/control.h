@@ -41,29 +41,29 @@ struct ControlOptions {
 
 class ControlChannel {
  public:
-  // Rank 0's. Listens at once; throws CommError where it cannot.
+  // Rank 0's channel listens at once. Throws CommError where it cannot.
   ControlChannel(int world_size, const ControlOptions& options);
-  // Any other rank's. Throws CommError where rank 0 cannot be reached.
+  // Any other rank's channel connects to it. Throws CommError where rank 0 cannot be reached.
   ControlChannel(int rank, const ControlAddress& address, const ControlOptions& options);
-  // Closes; with a goodbye, unless this rank has said how it ends.
+  // The channel says goodbye, unless this rank has said how it ends, and closes.
   ~ControlChannel();
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  // Of rank 0's alone.
+  // Only rank 0's channel has one.
   const ControlAddress& address() const { return address_; }
-  // Of rank 0's alone: throws CommError that names who has not joined in time.
+  // Rank 0 alone calls this. Throws a CommError that names who has not joined in time.
   void wait_for_all() const;
 
   ControlBoard& board() { return board_; }
   const ControlBoard& board() const { return board_; }
-  // Called a few times a second on the channel's thread.
+  // The channel's thread calls `watch` a few times a second.
   void set_watch(std::function<void()> watch);
 
-  // Where every rank is; empty if rank 0 does not answer in time.
+  // The answer says where every rank is; it is empty if rank 0 does not answer in time.
   std::vector<RankReport> ask(std::chrono::milliseconds limit);
-  // Tell the others how this rank ends: with an error, which it reports itself; or well. The first
-  // word counts.
+  // These tell the others how this rank ends: with an error, which it reports itself, or well.
+  // The first word counts.
   void say_failed() { say_end(FrameKind::failed); }
   void say_goodbye() { say_end(FrameKind::goodbye); }
 

@@ -9,7 +9,7 @@
 namespace zeroshard {
 namespace {
 
-// Between two looks at the clock.
+// The loop looks at the clock this often.
 constexpr int kTickMs = 250;
 
 }  // namespace
@@ -67,7 +67,7 @@ void ControlEnd::wait_for_traffic() {
   eventfd_read(waker_, &ignored);
 }
 
-// False when it is time to stop, all having been said.
+// The answer is false when it is time to stop and all has been said.
 bool ControlEnd::send_queued() {
   std::vector<ControlFrame> frames;
   bool stopping = false;

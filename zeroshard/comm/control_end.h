@@ -22,16 +22,16 @@ class ControlEnd {
 
   // Runs until stop(); all the rest but queue() and stop() happens in here.
   void run();
-  // Something this rank has to say. From any thread.
+  // Any thread may queue what this rank has to say.
   void queue(const ControlFrame& frame);
   void stop();
-  // To be called now and then, by this thread.
+  // The channel's thread calls `watch` now and then.
   void set_watch(std::function<void()> watch);
 
  protected:
   explicit ControlEnd(ControlBoard& board);
 
-  // A descriptor to watch besides the connections, or -1.
+  // This descriptor is watched besides the connections, unless it is -1.
   virtual int listener() const { return -1; }
   virtual void on_tick() = 0;
   virtual void on_own(const ControlFrame& frame) = 0;
@@ -54,11 +54,11 @@ class ControlEnd {
   std::function<void()> watch_;
 };
 
-// Rank 0's: everybody is connected to it.
+// Rank 0's end, to which everybody is connected.
 class ControlHub final : public ControlEnd {
  public:
   ControlHub(ControlBoard& board, int world_size, Socket listener, std::uint64_t token);
-  // The ranks that have not joined when the time is over.
+  // The answer names the ranks that have not joined when the time is over.
   std::vector<int> wait_for_all(std::chrono::milliseconds limit);
 
  private:
@@ -84,7 +84,7 @@ class ControlHub final : public ControlEnd {
   std::vector<bool> joined_;  // by rank
 };
 
-// Every other rank's: it is connected to rank 0.
+// Every other rank's end, which is connected to rank 0.
 class ControlSpoke final : public ControlEnd {
  public:
   // `hub` has been greeted, and has answered.

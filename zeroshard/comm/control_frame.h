@@ -53,7 +53,7 @@ struct ControlFrame {
 };
 static_assert(sizeof(ControlFrame) == 256);
 
-// A frame of this kind that tells `status`.
+// Makes a frame of this kind that tells `status`.
 ControlFrame frame_of(FrameKind kind, int rank, const RankStatus& status);
 RankStatus status_in(const ControlFrame& frame);
 
@@ -66,9 +66,9 @@ class ControlPeer {
 
   ControlPeer(Socket socket, std::uint64_t token) : socket_(std::move(socket)), token_(token) {}
 
-  // Sent now or, where the other side does not read, with the next frame.
+  // The frame is sent now or, where the other side does not read, with the next one.
   void send(ControlFrame frame);
-  // The next frame that is here in full.
+  // Takes the next frame that is here in full.
   std::optional<ControlFrame> receive();
 
   bool open() const { return socket_.open(); }

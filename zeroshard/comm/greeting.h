@@ -12,7 +12,7 @@
 
 namespace zeroshard {
 
-// One size for all, small enough for every transport to send at once.
+// All greetings have one size, small enough for every transport to send at once.
 struct Greeting {
   std::uint64_t sequence = 0;
   std::uint64_t shape = 0;
@@ -26,7 +26,7 @@ struct Greeting {
 };
 static_assert(sizeof(Greeting) == 512);
 
-// Whether all of the call's payload is in its greeting.
+// The answer says whether all of the call's payload is in its greeting.
 bool fits_greeting(const Call& call);
 
 Greeting greeting_of(const Call& call);

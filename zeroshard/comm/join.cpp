@@ -34,7 +34,7 @@ void print_error(const char* text) {
     const Launch launch = read_launch();
     if (launch.world_size > 1) who = fmt::format("rank {}: ", launch.rank);
   } catch (const ConfigError&) {
-    // Which may be the very error to print.
+    // This may be the very error to print.
   }
   std::fprintf(stderr, "%s%s\n", who.c_str(), text);
   std::fflush(stderr);

@@ -34,7 +34,8 @@ class MeetingPlace {
   // counts.
   void abort(int rank, const std::string& reason);
 
-  // Another place for the same ranks: the same one for every rank that asks for this number.
+  // This is another place for the same ranks, and the same one for every rank that asks for
+  // this number.
   MeetingPlace& sibling(std::size_t number);
 
  private:

@@ -28,7 +28,7 @@ struct MpiTuning {
   std::int64_t chunk_bytes = 256 << 10;
 };
 
-// Whether this build has the backend.
+// The answer says whether this build has the backend.
 bool mpi_available();
 
 // The rank's end of all processes of the job. One at a time per process; every rank makes and

@@ -12,7 +12,7 @@
 
 namespace zeroshard {
 
-// Collective; null where there is one rank. Throws CommError.
+// All ranks call this together. The channel is null where there is one rank. Throws CommError.
 std::unique_ptr<ControlChannel> open_control_channel(MpiLink& link);
 
 // The error of an operation that this rank's peer has left, or null where nobody is lost.

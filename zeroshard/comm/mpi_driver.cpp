@@ -24,11 +24,11 @@ constexpr microseconds kSpinForPayload{2000};
 constexpr microseconds kSpinForGreeting{100};
 constexpr microseconds kBreak{50};
 
-// After an error of MPI's, for the control channel to say which rank it is about.
+// After an error of MPI's the control channel has this long to say which rank it is about.
 constexpr milliseconds kPatienceForLoss{1000};
 
-// After a failure: for the other ranks to come to their end as well, so that mpirun does not stop
-// them before they have said what they saw.
+// After a failure the other ranks have this long to come to their end as well, so that mpirun
+// does not stop them before they have said what they saw.
 constexpr milliseconds kPatienceAfterFailure{1000};
 
 }  // namespace
@@ -147,7 +147,8 @@ bool MpiDriver::gave_up_if_abandoned(MpiLink& link) {
     const std::lock_guard lock(mutex_);
     if (!abandoned_) return false;
   }
-  // Once: MPI would move what it still holds on to, and the memory may be gone by now.
+  // A rank gives up once: MPI would move what it still holds on to, and the memory may be gone
+  // by now.
   if (gave_up_) return true;
   if (!failure_ && thread_.channel() != nullptr) thread_.channel()->say_failed();
   give_up(link, std::make_exception_ptr(left_behind()));
@@ -203,7 +204,7 @@ void MpiDriver::throw_if_lost() const {
   }
 }
 
-// For the others to know where this rank is.
+// The others learn from this where this rank is.
 void MpiDriver::note_status() {
   if (board_ == nullptr) return;
   const MpiLane* lane = first_lane_under_way();

@@ -28,7 +28,7 @@ class MpiDriver {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 
-  // Another order of calls. Every rank makes as many, in the same order.
+  // Adds another order of calls. Every rank adds as many, in the same order.
   int add_lane();
   // Once its calls are over, the lane is another sibling's. All ranks do this in the same order.
   void free_lane(int lane);
@@ -73,7 +73,7 @@ class MpiDriver {
   bool closing_ = false;
   bool abandoned_ = false;
 
-  // Of the MPI thread alone.
+  // The MPI thread alone uses these.
   std::list<MpiLane> lanes_;
   std::vector<MpiArrivals> spare_arrivals_;
   RankStatus status_;

@@ -10,7 +10,7 @@
 namespace zeroshard {
 namespace {
 
-// How long after the end of a rank's program its last messages may still be on their way.
+// A rank's last messages may still be on their way this long after the end of its program.
 constexpr std::chrono::milliseconds kPatienceWithEnded{2000};
 
 void refuse_ended(const MpiCall& call, const ControlBoard& board) {
@@ -64,7 +64,7 @@ void MpiCall::begin(std::int64_t chunk_bytes, MpiArrivals arrivals) {
   }
 }
 
-// An all-reduce of a few numbers; of a barrier's none.
+// An all-reduce of a few numbers is in the greetings; a barrier has no numbers.
 void MpiCall::combine_greetings() {
   std::vector<const void*> addends;
   for (const Greeting& greeting : greetings_) addends.push_back(greeting.payload.data());

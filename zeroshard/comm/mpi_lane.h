@@ -18,7 +18,8 @@
 
 namespace zeroshard {
 
-// Stays where it is while messages are under way: they are counted, and partly stored, in here.
+// A call stays where it is while messages are under way: they are counted, and partly stored, in
+// here.
 class MpiCall {
  public:
   // `ended` counts the lane's messages that got through.
@@ -32,17 +33,17 @@ class MpiCall {
   // Throws CommError where greetings that have come differ: some rank may come much later.
   void check_greetings() const;
   bool begun() const { return begun_; }
-  // Once all have greeted, and the same: starts the payload.
+  // Starts the payload, once all have greeted and the greetings are the same.
   void begin(std::int64_t chunk_bytes, MpiArrivals arrivals);
-  // Once begun: true when nothing is left to do.
+  // Moves a call that has begun; true when nothing is left to do.
   bool advance();
-  // After that; the next call's.
+  // The next call takes the memory over after that.
   MpiArrivals take_arrivals() { return std::move(arrivals_); }
 
   void finish(const std::exception_ptr& error = nullptr) { call_.completion->finish(error); }
   const OperationTag& tag() const { return call_.tag; }
   RankStatus status() const;
-  // The ranks with which messages are under way.
+  // The answer names the ranks with which messages are under way.
   std::vector<int> waits_for() const;
 
  private:
@@ -70,7 +71,8 @@ struct MpiLaneOptions {
 
 class MpiLane {
  public:
-  // Enough for a gather and a reduction to overlap, and for greetings to run ahead of payloads.
+  // This is enough for a gather and a reduction to overlap, and for greetings to run ahead of
+  // payloads.
   static constexpr std::size_t kCallsUnderWay = 4;
   // An engine takes two beside its caller's, and several engines may share a communicator.
   static constexpr int kLanes = 32;

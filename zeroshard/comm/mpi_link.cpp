@@ -75,7 +75,7 @@ struct MpiLink::State {
   int world_size = 1;
   bool on_one_host = true;
   bool begun_here = false;
-  // Side by side: what MPI_Testsome wants, and whom to tell.
+  // Two lists lie side by side: what MPI_Testsome wants, and whom to tell.
   std::vector<MPI_Request> requests = {};
   std::vector<Counters> counters = {};
   std::vector<bool> is_receive = {};
@@ -105,7 +105,7 @@ struct MpiLink::State {
 
 MpiLink::MpiLink() : state_(std::make_unique<State>()) {
   state_->begun_here = initialize();
-  // Our own: messages of the program's or of a library's cannot meet ours.
+  // The communicator is our own: messages of the program's or of a library's cannot meet ours.
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &state_->comm), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(state_->comm, MPI_ERRORS_RETURN);
   MPI_Comm_rank(state_->comm, &state_->rank);

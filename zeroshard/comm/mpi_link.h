@@ -20,10 +20,11 @@ class MpiLink {
   int world_size() const;
   bool on_one_host() const;
 
-  // From rank 0 to all. Blocks; for the time before there is a communicator.
+  // Sends from rank 0 to all, and blocks: it is for the time before there is a communicator.
   void broadcast(void* data, std::int64_t bytes);
 
-  // Who is at the other end. Transport with one peer and tag arrive in the order they were posted.
+  // Who is at the other end. Messages with one peer and tag arrive in the order they were
+  // posted.
   struct Address {
     int peer;
     int tag;
@@ -40,7 +41,8 @@ class MpiLink {
 
   // Moves things on; returns how many messages got through. Throws CommError if MPI reports one.
   int poll();
-  // How long that call has not come back; 0 outside of one. From any thread.
+  // The answer says how long that call has not come back; 0 outside of one. Any thread may
+  // ask.
   std::chrono::milliseconds inside_for() const;
 
   // Gives up what was posted. False if MPI still holds on to some of the memory: then it must not

@@ -167,7 +167,7 @@ void MpiPayload::finish(const Round& round) const {
     sum_in_rank_order(addends(round, outgoing(part, link_.rank())), pair.in.dtype, out,
                       call_.reduce_options);
   } else if (call_.tag.operation == Operation::all_reduce) {
-    // In place: the part has been sent to everyone by now.
+    // It works in place: the part has been sent to everyone by now.
     Piece piece = call_.piece;
     piece.data = element_at(piece.data, part.first, piece.dtype);
     piece.count = part.count;

@@ -21,7 +21,7 @@ class MpiThread {
 
   int rank() const { return link_->rank(); }
   int world_size() const { return link_->world_size(); }
-  // Null where there is one rank.
+  // The channel is null where there is one rank.
   ControlChannel* channel() const { return channel_.get(); }
 
   // What a communicator does on this thread. Returns how long to wait for the other ranks at the
@@ -33,7 +33,7 @@ class MpiThread {
   void begin(Work work);
   // Blocks until the work has returned.
   void wait();
-  // At the program's end.
+  // The program's end calls this.
   void end();
 
  private:

@@ -1,4 +1,4 @@
-// In the place of mpi*.cpp where there is no MPI to build with.
+// This file takes the place of mpi*.cpp where there is no MPI to build with.
 #include "zeroshard/base/error.h"
 #include "zeroshard/comm/mpi.h"
 

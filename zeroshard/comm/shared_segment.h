@@ -26,17 +26,17 @@ struct SharedRing {
   alignas(64) std::atomic<std::uint64_t> taken{0};
   alignas(64) std::byte data[kBytes];
 
-  // As much as fits now, or as there is now, and not more than is worth waiting for. Returns how
-  // many bytes.
+  // These move as much as fits now, or as there is now, and not more than is worth waiting
+  // for. They return how many bytes.
   std::int64_t put(const std::byte* from, std::int64_t bytes);
   std::int64_t take(std::byte* into, std::int64_t bytes);
 };
 
 class SharedSegment {
  public:
-  // The own segment, of which no name is left behind whatever happens.
+  // Makes the own segment, of which no name is left behind whatever happens.
   static std::unique_ptr<SharedSegment> make(int world_size);
-  // Another rank's; null where it cannot be reached.
+  // Attaches another rank's segment; null where it cannot be reached.
   static std::unique_ptr<SharedSegment> attach(const SegmentAddress& address, int world_size);
   ~SharedSegment();
   SharedSegment(const SharedSegment&) = delete;
@@ -51,12 +51,12 @@ class SharedSegment {
   void ring_bell() const;
   std::uint32_t bell() const;
   void announce_sleep(bool sleeps) const;
-  // Until the bell rings after `heard`, or the time is over.
+  // Sleeps until the bell rings after `heard`, or until the time is over.
   void sleep(std::uint32_t heard, std::chrono::milliseconds at_most) const;
 
   // The owner will write and read no more.
   void mark_closed() const;
-  // Closed, or its process has died.
+  // True once the owner has closed it or its process has died.
   bool is_gone() const;
 
  private:

@@ -134,7 +134,7 @@ class SharedTransport final : public Transport {
     }
   }
 
-  // Whatever can move now, in both directions and with all peers.
+  // Moves whatever can move now, in both directions and with all peers.
   bool move() {
     bool any = false;
     for (int peer = 0; peer < world_size(); ++peer) {
@@ -179,7 +179,8 @@ class SharedTransport final : public Transport {
   // What a rank has written before it left is still read.
   void refuse_to_wait(int peer, Clock::time_point deadline, const OperationTag& tag) {
     if (aborted_) throw rank_gone(peer, tag);
-    // In this order: once it is gone nothing comes any more, and the second look finds the rest.
+    // The order matters: once the peer is gone nothing comes any more, and the second look
+    // finds the rest.
     if (segment(peer).is_gone() && !move()) throw rank_gone(peer, tag);
     if (Clock::now() >= deadline) throw waited_too_long(tag, options_.timeout, {peer});
   }
@@ -192,7 +193,7 @@ class SharedTransport final : public Transport {
   std::atomic<bool> aborted_ = false;
 };
 
-// Everybody's, by rank.
+// Collects everybody's value, by rank.
 template <typename Value>
 std::vector<Value> all_of(Transport& first, const Value& mine, const OperationTag& tag) {
   std::vector<Value> all(static_cast<std::size_t>(first.world_size()), mine);

@@ -18,12 +18,12 @@ class Socket {
   Socket(Socket&& other) noexcept;
   Socket& operator=(Socket&& other) noexcept;
 
-  // `port` 0: any that is free. Throws CommError.
+  // Port 0 stands for any that is free. Throws CommError.
   static Socket listen(int port, bool this_host_only);
-  // Empty where nobody answers in time.
+  // The socket is empty where nobody answers in time.
   static Socket connect(const std::string& address, int port, std::chrono::milliseconds limit);
 
-  // Empty where nobody is waiting to be accepted. Never blocks.
+  // The socket is empty where nobody is waiting to be accepted. Never blocks.
   Socket accept() const;
   void close();
 

@@ -20,7 +20,7 @@ class Transport {
   // Whatever is under way ends soon.
   virtual void abort() = 0;
 
-  // What has been sent and asked for and is not waited for yet.
+  // This has been sent or asked for and is not waited for yet.
   class Pending {
    public:
     virtual ~Pending() = default;
@@ -31,10 +31,10 @@ class Transport {
 
   using Source = std::function<const void*(int peer)>;
   using Target = std::function<void*(int peer)>;
-  // `bytes` to and from each of the others.
+  // Sends `bytes` to each of the others, and receives as many from each.
   virtual void exchange(std::int64_t bytes, const Source& source, const Target& target,
                         Round& round) = 0;
-  // From the root to all others.
+  // Sends the piece from the root to all others.
   virtual void broadcast(const Piece& piece, int root, Round& round) = 0;
 
   static void wait(Round& round, const OperationTag& tag) {
