@@ -247,6 +247,34 @@ void siblings_of_several_engines(Communicator& comm) {
   for (int i = 0; i < 50; ++i) use(*comm.make_sibling(), i);
 }
 
+// Gathers into one of two buffers in turn, copies it, and reduces the copy onto the shard, whose
+// elements grow by the number of ranks over two each time.
+void steps_without_waiting(Communicator& comm, Device device) {
+  if (device == kCpu) return;
+  constexpr std::int64_t kCount = 300;
+  constexpr std::size_t kSteps = 6;
+  const Stream compute = Stream::make(device);
+  compute.run([&] {
+    RankBuffer shard = RankBuffer::of_rank(comm.rank(), 0, kCount, DType::fp32, device);
+    std::vector<RankBuffer> full, copies;
+    for (int i = 0; i < 2; ++i) {
+      full.emplace_back(kCount * comm.world_size(), DType::fp32, device);
+      copies.emplace_back(kCount * comm.world_size(), DType::fp32, device);
+    }
+    const Piece part = shard.piece();
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      const Piece out = full[step % 2].piece(), copy = copies[step % 2].piece();
+      comm.all_gather_into({{part.read(), out}}, "gather").wait(compute);
+      copy_bytes(compute, copy.data, device, out.data, device, out.bytes());
+      comm.reduce_scatter_into({{copy.read(), part}}, {.scale = 0.5F}, "reduce").wait(compute);
+    }
+    const double growth = std::pow(comm.world_size() / 2.0, kSteps);
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      expect(comm, "shard", i, value_at(comm.rank(), 0, i) * growth, shard.get(i));
+    }
+  });
+}
+
 void ledger_equals_formula(Communicator& comm, Device device) {
   TrafficLedger ledger;
   const auto counted = count_traffic(comm, ledger);
@@ -295,6 +323,7 @@ void everything(Communicator& comm, std::int64_t large_count, Device device) {
   siblings_have_their_own_order(comm);
   a_caller_between_an_engines_operations(comm, device);
   siblings_of_several_engines(comm);
+  steps_without_waiting(comm, device);
   rank_order_however_cut(comm, device);
   ledger_equals_formula(comm, device);
 }

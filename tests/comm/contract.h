@@ -31,6 +31,9 @@ void siblings_have_their_own_order(Communicator& comm);
 void a_caller_between_an_engines_operations(Communicator& comm, Device device = kCpu);
 // Several engines over one communicator, and engines that come and go.
 void siblings_of_several_engines(Communicator& comm);
+// An accelerator's stream waits for operations, and the host for none of them: what the stream is
+// given next reads the results. On the CPU there is nothing to see.
+void steps_without_waiting(Communicator& comm, Device device);
 // The ledger's bytes equal the formulas.
 void ledger_equals_formula(Communicator& comm, Device device = kCpu);
 

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/comm/carry_support.h"
+#include "tests/comm/contract.h"
 #include "tests/comm/rank_values.h"
 #include "tests/support/fake_accelerator.h"
 #include "zeroshard/base/error.h"
@@ -132,39 +133,11 @@ TEST_F(HandleStreams, AnExceptionThatTakesTheHandleWaitsForTheLastCopyOnly) {
   later.join();
 }
 
-// The engine's way through a step: gather, use, reduce what was computed, and never wait on the
-// host. Two buffers take turns; streams dawdle.
-void gather_and_reduce_without_waiting(Communicator& comm, const Stream& compute) {
-  constexpr std::int64_t kCount = 300;
-  const int ranks = comm.world_size();
-  RankBuffer shard = RankBuffer::of_rank(comm.rank(), 0, kCount, DType::fp32, kDevice);
-  std::vector<RankBuffer> full, copies;
-  for (int i = 0; i < 2; ++i) {
-    full.emplace_back(kCount * ranks, DType::fp32, kDevice);
-    copies.emplace_back(kCount * ranks, DType::fp32, kDevice);
-  }
-  const Piece shard_piece = shard.piece();
-  for (std::size_t step = 0; step < 20; ++step) {
-    const Piece out = full[step % 2].piece(), copy = copies[step % 2].piece();
-    comm.all_gather_into({{shard_piece.read(), out}}, "gather").wait(compute);
-    copy_bytes(compute, copy.data, kDevice, out.data, kDevice, out.bytes());
-    comm.reduce_scatter_into({{copy.read(), shard_piece}}, {.scale = 1.0F / 2}, "reduce")
-        .wait(compute);
-  }
-  compute.synchronize();
-  double factor = 1;
-  for (int step = 0; step < 20; ++step) factor *= ranks / 2.0;
-  for (std::int64_t i = 0; i < kCount; ++i) {
-    ASSERT_EQ(shard.get(i), value_at(comm.rank(), 0, i) * factor);
-  }
-}
-
 TEST_F(HandleStreams, StepsWithoutAWaitOfTheHostHaveTheSameNumbers) {
   for (const int slots : {1, 3}) {
     run_carrying_ranks(2, {.part_bytes = 256, .slots = slots},
                        [](Communicator& comm, TrafficLedger&) {
-                         const Stream compute = Stream::make(kDevice);
-                         compute.run([&] { gather_and_reduce_without_waiting(comm, compute); });
+                         for (int i = 0; i < 5; ++i) contract::steps_without_waiting(comm, kDevice);
                        });
   }
 }
