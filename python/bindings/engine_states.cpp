@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -29,11 +30,29 @@ OwnedState state_of(Core& core, std::size_t unit, std::size_t group, const std::
   if (which == "moment_0") return {states.moments[0], DType::fp32, sharded};
   if (which == "moment_1") return {states.moments[1], DType::fp32, sharded};
   Reducer::UnitGradients& gradients = core.reducer().units()[unit];
-  GradientGroup& of = gradients.groups[*gradients.group_of[group]];
-  of.settle();  // whoever asks reads and writes G in one piece
+  const GradientGroup& of = gradients.groups[*gradients.group_of[group]];
   const bool whole = core.reducer().whole();
   const Piece reduced = whole ? of.all_reduced() : of.own_reduced();
   return {reduced.data, reduced.dtype, !whole};
+}
+
+bool is_gradient(const std::string& which) {
+  return which != "master" && which != "moment_0" && which != "moment_1";
+}
+
+// The group, where its gradients are held in tensors of their own; else null.
+GradientGroup* held_gradients(Core& core, std::size_t unit, std::size_t group,
+                              const std::string& which) {
+  Reducer::UnitGradients& gradients = core.reducer().units()[unit];
+  const std::optional<std::size_t> at = gradients.group_of[group];
+  if (!is_gradient(which) || !at || !gradients.groups[*at].is_held()) return nullptr;
+  return &gradients.groups[*at];
+}
+
+// All of it, since there is one rank.
+py::tuple held_gradient(GradientGroup& group, std::size_t index, const at::Tensor& parameter) {
+  if (!group.held(index).defined()) group.hold(index, at::zeros_like(parameter));
+  return py::make_tuple(0, wrap(group.held(index).view({-1})));
 }
 
 // Whether the engine keeps such a state of the parameter: the same answer on every rank, whether or
@@ -42,8 +61,9 @@ bool has_state(EngineCore& engine, std::size_t unit, std::size_t parameter,
                const std::string& which) {
   const UnitLayout& layout = engine.core().unit(unit).layout();
   const std::size_t group = layout.locate(parameter).group;
-  return layout.groups()[group].trainable &&
-         state_of(engine.core(), unit, group, which).data != nullptr;
+  if (!layout.groups()[group].trainable) return false;
+  if (held_gradients(engine.core(), unit, group, which) != nullptr) return true;
+  return state_of(engine.core(), unit, group, which).data != nullptr;
 }
 
 // What a unit's gradients are: "empty", "filling" (of this rank alone), "reducing" or "reduced".
@@ -71,8 +91,11 @@ py::object local_state(EngineCore& engine, std::size_t unit, std::size_t paramet
                        const std::string& which) {
   if (!has_state(engine, unit, parameter, which)) return py::none();
   const FlatUnit& flat = engine.core().unit(unit);
-  const std::size_t group = flat.layout().locate(parameter).group;
-  return own_part(flat, parameter, state_of(engine.core(), unit, group, which));
+  const UnitLayout::Location at = flat.layout().locate(parameter);
+  if (GradientGroup* const held = held_gradients(engine.core(), unit, at.group, which)) {
+    return held_gradient(*held, at.index, flat.parameters()[parameter].tensor);
+  }
+  return own_part(flat, parameter, state_of(engine.core(), unit, at.group, which));
 }
 
 // Of the parameter itself, frozen or not: the rank's span of it, in its own dtype.

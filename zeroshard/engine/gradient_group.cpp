@@ -32,11 +32,15 @@ std::vector<Span> padding_of(const FlatLayout& layout) {
 }
 
 // Whether nobody else has the gradient's memory, so that keeping it copies nothing, and writing
-// into what `.grad` shows of it changes nothing else. The reference itself counts as one.
+// into what `.grad` shows of it changes nothing else. The caller's reference counts, and one more
+// on the way here. Most gradients of weights are transposed views, whose base nobody has but they.
 bool is_ours_alone(const at::Tensor& gradient) {
+  const bool is_view = gradient.is_view();
+  const bool base_is_alone = !is_view || gradient._base().use_count() == 1;
   const auto bytes = static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
-  return gradient.is_contiguous() && gradient.use_count() <= 2 && !gradient.is_view() &&
-         gradient.storage().use_count() == 1 && gradient.storage().nbytes() <= 2 * bytes + 512;
+  return gradient.is_contiguous() && gradient.use_count() <= 2 && base_is_alone &&
+         gradient.storage().use_count() == (is_view ? 2 : 1) &&
+         gradient.storage().nbytes() <= 2 * bytes + 512;
 }
 
 }  // namespace
@@ -195,7 +199,8 @@ void GradientGroup::hold(std::size_t parameter, const at::Tensor& gradient) {
   count_held(planned_bytes());
   const bool as_it_is = gradient.scalar_type() == to_torch(group_.dtype) && is_ours_alone(gradient);
   if (as_it_is) {
-    held_[parameter] = gradient;
+    held_[parameter] =
+        gradient.variable_data();  // the same memory, without autograd's book-keeping
   } else {
     at::Tensor own = at::empty(gradient.sizes(), gradient.options().dtype(to_torch(group_.dtype)));
     own.copy_(gradient);

@@ -29,7 +29,11 @@ class GradientHook final : public torch::autograd::FunctionPreHook {
     const at::NoGradGuard no_grad;
     // What an embedding of sparse gradients brings takes its place among the others.
     const at::Tensor& gradient = gradients[0];
-    core->capture(unit_, index_, gradient.is_sparse() ? gradient.to_dense() : gradient);
+    if (gradient.is_sparse()) {
+      core->capture(unit_, index_, gradient.to_dense());
+    } else {
+      core->capture(unit_, index_, gradient);  // no copy, not even of the reference: see held
+    }
     return {at::Tensor()};
   }
 
