@@ -61,16 +61,6 @@ def test_a_graph_of_the_whole_forward_reads_the_new_parameters():
     engine.destroy()
 
 
-def test_graphs_of_parts_that_are_no_units_train_alike():
-    """Forward and backward of what lies inside a block: its gradients come out of the graph's own memory each time."""
-    expected = losses_of(engine_on_gpu(parts(), 0))
-    engine = engine_on_gpu(parts(), 0)
-    sample = inputs(1)[0].clone().requires_grad_(True)
-    for part in engine.module.parts:
-        torch.cuda.make_graphed_callables(part.layers, (sample,))
-    assert torch.allclose(losses_of(engine), expected, rtol=1e-4)
-
-
 def test_graphs_beside_the_engine_do_not_disturb_it():
     """A user's own captured work between the calls of a loop."""
     expected = losses_of(engine_on_gpu(parts(), 1))
