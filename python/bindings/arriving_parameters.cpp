@@ -1,18 +1,21 @@
 #include "python/bindings/arriving_parameters.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace zeroshard::python {
 namespace {
 
-std::vector<ArrivingParameters*>& engines_under_way() {
-  static std::vector<ArrivingParameters*> all;
+using Engines = std::vector<std::shared_ptr<ArrivingParameters>>;
+
+Engines& engines_under_way() {
+  static Engines all;
   return all;
 }
 
 }  // namespace
 
-ArrivingParameters::ArrivingParameters(Core& core) : core_(core) {
+ArrivingParameters::ArrivingParameters(Core& core) : core_(core.weak()) {
   for (std::size_t unit = 0; unit < core.units(); ++unit) {
     for (const NamedParameter& parameter : core.unit(unit).parameters()) {
       unit_of_[parameter.tensor.unsafeGetTensorImpl()] = unit;
@@ -22,36 +25,41 @@ ArrivingParameters::ArrivingParameters(Core& core) : core_(core) {
 
 void ArrivingParameters::begin() {
   end();
-  is_there_.assign(core_.units(), false);
-  missing_ = core_.units();
-  if (missing_ > 0) engines_under_way().push_back(this);
+  const CoreAccess core(core_);
+  if (!core) return;
+  waited_on_.assign(core->units(), std::nullopt);
+  missing_ = core->units();
+  if (missing_ > 0) engines_under_way().push_back(shared_from_this());
 }
 
 void ArrivingParameters::end() {
+  const auto kept = weak_from_this().lock();  // the registry may hold the last reference
   missing_ = 0;
-  std::erase(engines_under_way(), this);
+  std::erase_if(engines_under_way(), [&](const auto& each) { return each.get() == this; });
 }
 
 bool ArrivingParameters::any() { return !engines_under_way().empty(); }
 
 void ArrivingParameters::wait_for(const c10::TensorImpl* parameter) {
-  const std::vector<ArrivingParameters*> engines = engines_under_way();  // which change meanwhile
-  std::ranges::any_of(engines,
-                      [&](ArrivingParameters* each) { return each->wait_if_own(parameter); });
+  const Engines engines = engines_under_way();  // which change, or go, meanwhile
+  std::ranges::any_of(engines, [&](const auto& each) { return each->wait_if_own(parameter); });
 }
 
 bool ArrivingParameters::wait_if_own(const c10::TensorImpl* parameter) {
   const auto found = unit_of_.find(parameter);
   if (found == unit_of_.end()) return false;
   const std::size_t unit = found->second;
-  if (is_there_[unit]) return true;
+  std::int64_t stream = 0;
   {
     const py::gil_scoped_release others_run;
-    core_.wait_for_unit(unit);
+    const CoreAccess core(core_);
+    if (!core) return true;
+    stream = core->current_stream_id();
+    if (waited_on_[unit] == stream) return true;
+    core->wait_for_unit(unit);
   }
-  if (missing_ == 0 || is_there_[unit]) return true;  // another thread was here
-  is_there_[unit] = true;
-  if (--missing_ == 0) end();
+  if (missing_ == 0) return true;  // another thread was here
+  if (!std::exchange(waited_on_[unit], stream) && --missing_ == 0) end();
   return true;
 }
 

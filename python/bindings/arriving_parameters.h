@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -17,7 +19,7 @@ namespace zeroshard::python {
 namespace py = pybind11;
 
 // Of one engine.
-class ArrivingParameters {
+class ArrivingParameters : public std::enable_shared_from_this<ArrivingParameters> {
  public:
   explicit ArrivingParameters(Core& core);
   ArrivingParameters(const ArrivingParameters&) = delete;
@@ -37,10 +39,11 @@ class ArrivingParameters {
  private:
   bool wait_if_own(const c10::TensorImpl* parameter);
 
-  Core& core_;
+  const std::shared_ptr<WeakCore> core_;
   std::unordered_map<const c10::TensorImpl*, std::size_t> unit_of_;
-  std::vector<bool> is_there_;  // by unit
-  std::size_t missing_ = 0;     // units that are not there yet
+  // By unit: the stream that has waited for it, if any.
+  std::vector<std::optional<std::int64_t>> waited_on_;
+  std::size_t missing_ = 0;  // units that are not there yet
 };
 
 }  // namespace zeroshard::python

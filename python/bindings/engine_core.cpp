@@ -95,10 +95,13 @@ void EngineCore::finish() {
   const py::gil_scoped_release others_run;
   core_ = std::make_unique<Core>(std::move(units_), memory_, options_, *comm_);
   hooks_ = std::make_shared<ForwardHooks>(*core_);
-  arriving_ = std::make_unique<ArrivingParameters>(*core_);
+  arriving_ = std::make_shared<ArrivingParameters>(*core_);
 }
 
 void EngineCore::close() {
+  // A second time there is nothing to give back, and Python's lock stays: the collector may be at
+  // it.
+  if (core_ == nullptr && units_.empty() && comm_ == nullptr) return;
   if (hooks_ != nullptr) hooks_->close();
   arriving_.reset();
   options_.update = {};
@@ -163,6 +166,7 @@ void EngineCore::finish_step() {
 }
 
 bool EngineCore::enter_full(const std::vector<std::size_t>& units) {
+  core();  // which says so where the engine is gone
   if (hooks_->is_under_way()) {
     for (const std::size_t unit : units) hooks_->use_outside(unit);
     return false;

@@ -61,7 +61,7 @@ class EngineCore {
   std::vector<std::unique_ptr<FlatUnit>> units_;
   std::unique_ptr<Core> core_;
   std::shared_ptr<ForwardHooks> hooks_;
-  std::unique_ptr<ArrivingParameters> arriving_;
+  std::shared_ptr<ArrivingParameters> arriving_;
 };
 
 void bind_engine_core(py::module_& module);

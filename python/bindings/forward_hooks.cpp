@@ -47,7 +47,10 @@ py::object ForwardHooks::before(const py::object& module, std::size_t unit,
   }
   const bool recomputed = core_.recomputes();
   if (unit == kNoUnit && is_in_forward() && calls_under_way(module) < 2) abandon();
-  if (frames_.empty()) pass_trains_ = grad && !recomputed;
+  if (frames_.empty()) {
+    pass_trains_ = grad && !recomputed;
+    deferred_in_pass_.clear();
+  }
   if (unit == kNoUnit) {
     frames_.push_back({});
     return py::none();
@@ -70,7 +73,10 @@ void ForwardHooks::enter(std::size_t unit, bool recomputed, bool grad) {
 Use ForwardHooks::use_of(std::size_t unit, bool recomputed, bool grad) {
   std::vector<Use>& deferred = deferred_[unit];
   if (!recomputed && grad) return std::make_shared<UnitUse>(link(unit));
-  if (!recomputed && pass_trains_) deferred.push_back(std::make_shared<UnitUse>(link(unit)));
+  if (!recomputed && pass_trains_) {
+    deferred.push_back(std::make_shared<UnitUse>(link(unit)));
+    deferred_in_pass_.push_back(deferred.back());
+  }
   if (!recomputed || !grad || deferred.empty()) return {};
   Use use = std::move(deferred.back());
   deferred.pop_back();
@@ -104,6 +110,10 @@ void ForwardHooks::after(py::handle output) {
   std::vector<at::Tensor> outputs;
   if (frame.use || !frame.outside.empty()) outputs = tensors_in(output);
   if (frame.use) mark_outputs(frame.use, pointers(outputs));
+  if (frames_.empty() && !deferred_in_pass_.empty()) {
+    outputs = tensors_in(output);
+    follow_graph_of(pointers(outputs), std::exchange(deferred_in_pass_, {}));
+  }
   for (const std::size_t unit : frame.outside) {
     if (at::GradMode::is_enabled() && !core_.recomputes()) {
       const Use use = std::make_shared<UnitUse>(link(unit));
@@ -128,6 +138,7 @@ void ForwardHooks::leave(std::size_t unit) {
 }
 
 bool ForwardHooks::use_outside(std::size_t unit) {
+  if (closed_) return false;
   if (is_active(unit)) return true;
   const bool recomputed = core_.recomputes();
   if (frames_.empty() && !recomputed) return false;
@@ -160,6 +171,7 @@ void ForwardHooks::close() {
 }
 
 void ForwardHooks::forget_deferred() {
+  deferred_in_pass_.clear();
   for (std::vector<Use>& uses : deferred_) uses.clear();
 }
 

@@ -34,9 +34,9 @@ class ForwardHooks {
   // and comes back for its backward. Returns false where no module runs.
   bool use_outside(std::size_t unit);
   // Whether a module runs, in forward or once more in backward.
-  bool is_under_way() const { return !frames_.empty() || core_.recomputes(); }
+  bool is_under_way() const { return !closed_ && (!frames_.empty() || core_.recomputes()); }
   // Whether a module runs in forward, as far as hooks have said.
-  bool is_in_forward() const { return !frames_.empty() && !core_.recomputes(); }
+  bool is_in_forward() const { return !closed_ && !frames_.empty() && !core_.recomputes(); }
   // An interrupt has ended all modules under way; torch tells hooks of other exceptions only.
   void abandon();
   int interrupts() const { return interrupts_; }
@@ -66,6 +66,7 @@ class ForwardHooks {
   std::vector<Frame> frames_;
   std::vector<int> active_;                 // by unit: frames of it
   std::vector<std::vector<Use>> deferred_;  // by unit: computed without a graph, for now
+  std::vector<Use> deferred_in_pass_;       // of these, the ones of the pass under way
   bool closed_ = false;
   bool pass_trains_ = false;  // of the outermost module under way
   int interrupts_ = 0;

@@ -70,6 +70,15 @@ TEST_F(UnitUsesTest, WithoutAGraphAUseCountsForEveryBackward) {
   EXPECT_EQ(uses.awaited(0), 1);
 }
 
+// The address of a node that is gone may be another node's by then.
+TEST_F(UnitUsesTest, WhoseNodesAreGoneCountsForNoBackward) {
+  const UnitUses::Id id = use(0, 1);
+  uses.remove_node(id, node(1));
+  const UnitUses::Nodes task = nodes({1});
+  uses.enter_task(&task);
+  EXPECT_EQ(uses.in_task(0), 0);
+}
+
 TEST_F(UnitUsesTest, WhatBeginsInsideABackwardBelongsToIt) {
   const UnitUses::Nodes task = nodes({5});
   uses.enter_task(&task);

@@ -149,6 +149,8 @@ class Core {
   void quiesce();
   // What the calling thread's stream does from now on reads the unit's parameters as after step().
   void wait_for_unit(std::size_t unit);
+  // Of the calling thread, among the streams of the engine's device.
+  std::int64_t current_stream_id() const { return parameter_order_.current().id(); }
   // Something failed where nothing may be thrown: the next call throws it.
   void keep_error(std::exception_ptr error) noexcept;
 
@@ -209,6 +211,7 @@ class Core {
   void drop_broken_backward();
   void pass_over_backward();
   void gather_to_show();
+  void take_back_shown();
   void show_gradients();
   void report_backward() const;
 

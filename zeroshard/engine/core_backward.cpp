@@ -88,7 +88,7 @@ void Core::refuse_unscaled() const {
 
 void Core::begin_backward(LossState loss) {
   if (root_) flat_[*root_]->check_intact();  // nobody calls it, so it is looked at here
-  if (shown_) shown_->take_back();
+  take_back_shown();
   gatherer_->finish_phase();
   if (!std::exchange(forward_ran_, true)) gatherer_->pass_over(PhaseKind::train_forward);
   backward_ran_ = true;
@@ -181,6 +181,12 @@ void Core::gather_to_show() {
   if (shown_ && replicated && reducer_->reduces()) reducer_->make_whole();
 }
 
+void Core::take_back_shown() {
+  if (!shows_gradients()) return;
+  gradient_order_.before_write();
+  shown_->take_back();
+}
+
 void Core::show_gradients() {
   gather_to_show();
   if (!shown_) return;
@@ -207,7 +213,7 @@ void Core::reduce_gradients() {
   drop_broken_backward();
   if (backward_->under_way()) throw StateError({.what = "gradients are reduced inside a backward"});
   if (std::exchange(backward_ran_, true) && reducer_->reduces()) return;
-  if (shown_) shown_->take_back();
+  take_back_shown();
   if (!std::exchange(forward_ran_, true)) gatherer_->pass_over(PhaseKind::train_forward);
   const std::optional<bool> boundary = std::exchange(boundary_, true);
   pass_over_backward();

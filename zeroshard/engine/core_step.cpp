@@ -17,7 +17,7 @@ StepResult Core::step() {
   const at::NoGradGuard no_grad;
   drop_broken_backward();
   if (backward_->under_way()) throw StateError({.what = "step() was called inside a backward"});
-  if (shown_) shown_->take_back();
+  take_back_shown();
   gatherer_->finish_phase();
   join_phases_of_others();
   if (!at_boundary()) {

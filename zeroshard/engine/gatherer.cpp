@@ -1,6 +1,7 @@
 #include "zeroshard/engine/gatherer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "zeroshard/base/check.h"
@@ -40,15 +41,21 @@ void GatherPoolMemory::give_back(void* slot) {
   ZS_CHECK(false, "a slot that is not of this pool");
 }
 
-void GatherPoolMemory::trim() {
-  std::erase_if(slots_,
-                [](const auto& slot) { return !slot.second.planned && !slot.second.taken; });
+// A buffer goes when the current stream has come this far; it knows of no other stream.
+void GatherPoolMemory::trim(const StreamOrder& order) {
+  for (auto slot = slots_.begin(); slot != slots_.end();) {
+    const bool goes = !slot->second.planned && !slot->second.taken;
+    if (goes && slot->second.buffer) slot->second.buffer.wrote(order.current());
+    slot = goes ? slots_.erase(slot) : std::next(slot);
+  }
 }
 
-void GatherPoolMemory::empty() {
-  trim();
+void GatherPoolMemory::empty(const StreamOrder& order) {
+  trim(order);
   for (auto& [bytes, slot] : slots_) {
-    if (!slot.taken) slot.buffer = StateBuffer();
+    if (slot.taken || !slot.buffer) continue;
+    slot.buffer.wrote(order.current());
+    slot.buffer = StateBuffer();
   }
 }
 

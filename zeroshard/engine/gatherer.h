@@ -27,9 +27,9 @@ class GatherPoolMemory {
   void* take(std::int64_t slot_bytes);
   void give_back(void* slot);
   // Gives up what is beyond the plan and free.
-  void trim();
+  void trim(const StreamOrder& order);
   // Gives up all that is free. What the plan foresees is allocated again when it is next taken.
-  void empty();
+  void empty(const StreamOrder& order);
 
  private:
   struct Slot {
@@ -83,9 +83,15 @@ class Gatherer {
   void settle() noexcept;
 
   // After a full-parameter scope: memory for what no phase needs is given back.
-  void trim() { pool_.trim(); }
+  void trim() {
+    order_.before_write();  // whatever stream still reads a buffer that goes
+    pool_.trim(order_);
+  }
   // The buffers of units that are released are given back. No message.
-  void empty_pool() { pool_.empty(); }
+  void empty_pool() {
+    order_.before_write();
+    pool_.empty(order_);
+  }
 
   GatherSchedule& schedule() { return schedule_; }
 

@@ -220,9 +220,15 @@ void GradientGroup::settle() {
   count_held(0);
   target_ = plan_.flat_target();
   allocate();
+  // What is reduced already is G, whose dtype may be another than the local gradient's.
+  const Local to = holds_reduced() ? Local{reduced_data(), reduced_dtype()} : local(nullptr);
   for (std::size_t i = 0; i < held_.size(); ++i) {
     const at::Tensor gradient = std::exchange(held_[i], at::Tensor());
-    if (gradient.defined()) local_of(i, nullptr).copy_(gradient.reshape({-1}));
+    if (!gradient.defined()) continue;
+    const Span& span = group_.layout.parameter_span(i);
+    over(element_at(to.data, span.begin(), to.dtype), span.size(), to.dtype)
+        .copy_(gradient.reshape({-1}));
+    record_use_here(gradient);  // it may have been made on another stream
   }
 }
 
@@ -289,11 +295,6 @@ void GradientGroup::end_step() {
   begin_generation();
   std::ranges::fill(held_, at::Tensor());
   count_held(0);
-  if (is_held() || plan_.target(group_.dtype) != WriteTarget::held) return;
-  local_ = StateBuffer();
-  reduced_ = StateBuffer();
-  promoted_g_ = StateBuffer();
-  target_ = WriteTarget::held;
 }
 
 void* GradientGroup::reduced_data() const {

@@ -96,8 +96,8 @@ class GradientGroup {
   // A parameter's gradient as autograd has made it; undefined where none came.
   const at::Tensor& held(std::size_t parameter) const { return held_[parameter]; }
   void hold(std::size_t parameter, const at::Tensor& gradient);
-  // Held gradients move into memory of ours, to the end of the step: more is to be added to them,
-  // or somebody wants them in one piece.
+  // Held gradients move into memory of ours, because more is to be added to them. It stays from
+  // then on: whoever adds up in one step does so in the next.
   void settle();
 
   // Held gradients were made on other streams than the one that has read them: their memory must

@@ -115,7 +115,7 @@ void Reducer::capture(std::size_t unit, std::size_t parameter, const at::Tensor&
   }
   const UnitLayout::Location at = flat_units_[unit]->layout().locate(parameter);
   const std::size_t group = *to.group_of[at.group];
-  order_capture(to.groups[group]);
+  order_capture(to.groups[group], at.index);
   to.groups[group].write(at.index, gradient, written_memory(to, group));
   to.present[parameter] = true;
   if (!to.captured[parameter]) --to.awaited;
@@ -123,10 +123,11 @@ void Reducer::capture(std::size_t unit, std::size_t parameter, const at::Tensor&
 }
 
 // Held gradients stay where autograd has made them, so streams need not wait for each other.
-void Reducer::order_capture(const GradientGroup& group) {
+void Reducer::order_capture(const GradientGroup& group, std::size_t parameter) {
   if (memory_.device() == kCpu) return;
   capture_streams_.insert(order_.current().id());
-  group.is_held() ? order_.before_read() : order_.before_write();
+  const bool stays = group.is_held() && !group.written(parameter);
+  stays ? order_.before_read() : order_.before_write();
 }
 
 bool Reducer::captured_elsewhere() const {

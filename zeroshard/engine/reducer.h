@@ -104,7 +104,7 @@ class Reducer {
   void launch(std::size_t bucket);
   void finish(BucketState& bucket);
   void wait_for(const BucketState& bucket) const;
-  void order_capture(const GradientGroup& group);
+  void order_capture(const GradientGroup& group, std::size_t parameter);
   bool captured_elsewhere() const;
   std::string label_of(const BucketState& bucket) const;
 

@@ -21,8 +21,12 @@ class StreamOrder {
   void before_write() {
     if (device_ != kCpu) uses_.before_write(current());
   }
-  // The same, after an operation between ranks. It throws what went wrong.
-  void wait(const Handle& handle) const { handle.wait(current()); }
+  // The same, after an operation between ranks. It throws what went wrong. The operation counts as
+  // a write of this stream, so that others who come later wait for it, too.
+  void wait(const Handle& handle) {
+    handle.wait(current());
+    before_write();
+  }
 
  private:
   const Device device_;

@@ -181,6 +181,21 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
   }
 };
 
+// Lives in a hook, and so as long as the node that has the hook.
+class NodeMark {
+ public:
+  NodeMark(Use use, const NodePointer& node) : use_(std::move(use)), node_(node.get()) {
+    use_->add_node(node);
+  }
+  ~NodeMark() { use_->remove_node(node_); }
+  NodeMark(const NodeMark&) = delete;
+  NodeMark& operator=(const NodeMark&) = delete;
+
+ private:
+  const Use use_;
+  const torch::autograd::Node* const node_;
+};
+
 // Besides the one given: whether somebody has the tensor, or what it is a view of.
 bool is_used_elsewhere(const at::Tensor& tensor) {
   return tensor.use_count() > 1 || (tensor.is_view() && tensor._base().use_count() > 1);
@@ -218,6 +233,10 @@ UnitUse::~UnitUse() {
 
 void UnitUse::add_node(const NodePointer& node) const {
   if (const CoreAccess core = unit_.core()) core->uses().add_node(id_, node.get());
+}
+
+void UnitUse::remove_node(const torch::autograd::Node* node) const {
+  if (const CoreAccess core = unit_.core()) core->uses().remove_node(id_, node);
 }
 
 void UnitUse::begin_backward() const {
@@ -280,11 +299,20 @@ void carry_changes_over(const Use& use, std::vector<MarkedInput> inputs) {
 void mark_outputs(const Use& use, const std::vector<at::Tensor*>& outputs) {
   for (at::Tensor* output : outputs) {
     if (!output->requires_grad()) continue;
-    use->add_node(output->grad_fn());
-    output->register_hook([use](const at::Tensor& gradient) {
+    const auto mark = std::make_shared<NodeMark>(use, output->grad_fn());
+    output->register_hook([use, mark](const at::Tensor& gradient) {
       use->begin_backward();
       return gradient;
     });
+  }
+}
+
+void follow_graph_of(const std::vector<at::Tensor*>& outputs, const std::vector<Use>& uses) {
+  for (at::Tensor* output : outputs) {
+    if (output->grad_fn() == nullptr) continue;
+    std::vector<std::shared_ptr<NodeMark>> marks;
+    for (const Use& use : uses) marks.push_back(std::make_shared<NodeMark>(use, output->grad_fn()));
+    output->register_hook([marks](const at::Tensor& gradient) { return gradient; });
   }
 }
 

@@ -51,8 +51,9 @@ class UnitUse {
   UnitUse(const UnitUse&) = delete;
   UnitUse& operator=(const UnitUse&) = delete;
 
-  // Which backwards it belongs to is known by this node.
+  // Which backwards it belongs to is known by this node, until that is destroyed.
   void add_node(const NodePointer& node) const;
+  void remove_node(const torch::autograd::Node* node) const;
   // A gradient of an output has arrived.
   void begin_backward() const;
   // The gradients of its inputs are there.
@@ -80,6 +81,8 @@ struct MarkedInput {
 std::vector<MarkedInput> mark_inputs(const Use& use, const std::vector<at::Tensor*>& inputs);
 // What the unit has changed in place is changed for the caller's gradients, too.
 void carry_changes_over(const Use& use, std::vector<MarkedInput> inputs);
+// These uses have no graph of their own yet, and belong to the graph of these outputs.
+void follow_graph_of(const std::vector<at::Tensor*>& outputs, const std::vector<Use>& uses);
 // A gradient that arrives at an output announces the unit's backward.
 void mark_outputs(const Use& use, const std::vector<at::Tensor*>& outputs);
 

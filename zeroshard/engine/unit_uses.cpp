@@ -21,7 +21,14 @@ UnitUses::Use* UnitUses::find(const Id& id) {
 void UnitUses::add_node(const Id& id, const Node* node) {
   const std::lock_guard lock(mutex_);
   Use* const use = find(id);
-  if (use != nullptr && node != nullptr) use->nodes.push_back(node);
+  if (use == nullptr || node == nullptr) return;
+  use->nodes.push_back(node);
+  use->had_nodes = true;
+}
+
+void UnitUses::remove_node(const Id& id, const Node* node) {
+  const std::lock_guard lock(mutex_);
+  if (Use* const use = find(id)) std::erase(use->nodes, node);
 }
 
 void UnitUses::end_by_gradients(const Id& id) {
@@ -40,7 +47,7 @@ void UnitUses::forget(const Id& id) {
 }
 
 bool UnitUses::belongs_to(const Use& use, const Nodes* nodes) {
-  if (nodes == nullptr || use.nodes.empty()) return true;
+  if (nodes == nullptr || !use.had_nodes) return true;
   // The set is keyed by pointers to mutable nodes; nothing is read or written through them.
   return std::ranges::any_of(
       use.nodes, [&](const Node* node) { return nodes->contains(const_cast<Node*>(node)); });

@@ -37,9 +37,11 @@ class UnitUses {
   explicit UnitUses(std::size_t units) : uses_(units) {}
 
   Id begin(std::size_t unit);
-  // A node that runs whenever the use is differentiated. A use without nodes has no graph yet,
-  // because backward will compute it again; it counts for every backward.
+  // A node that runs whenever the use is differentiated, until it is destroyed. A use that never
+  // had one has no graph yet, because backward will compute it again; it counts for every backward.
+  // One whose nodes are all gone counts for none.
   void add_node(const Id& use, const Node* node);
+  void remove_node(const Id& use, const Node* node);
   // No input of the use needs a gradient, so nothing tells when its backward is over: it is over
   // when the gradients of all its parameters are here.
   void end_by_gradients(const Id& use);
@@ -65,6 +67,7 @@ class UnitUses {
     std::uint64_t number = 0;
     std::uint64_t updates = 0;  // that parameters had had when it began
     std::vector<const Node*> nodes = {};
+    bool had_nodes = false;
     bool by_gradients = false;
     bool in_task = false;
     bool ended = false;  // in this task
