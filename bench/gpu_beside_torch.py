@@ -15,9 +15,9 @@ import subprocess
 import sys
 import time
 
+from gpu_train import SIZES, VOCABULARY
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SIZES = {"tiny": (2, 64, 2), "0.4b": (24, 1024, 16), "1.3b": (24, 2048, 16)}  # layers, hidden, heads
-VOCABULARY = 32000
 WARMUP_STEPS = 3
 
 

@@ -49,13 +49,12 @@ bool ArrivingParameters::wait_if_own(const c10::TensorImpl* parameter) {
   const auto found = unit_of_.find(parameter);
   if (found == unit_of_.end()) return false;
   const std::size_t unit = found->second;
-  std::int64_t stream = 0;
+  const CoreAccess core(core_);
+  if (!core) return true;
+  const std::int64_t stream = core->current_stream_id();
+  if (waited_on_[unit] == stream) return true;
   {
     const py::gil_scoped_release others_run;
-    const CoreAccess core(core_);
-    if (!core) return true;
-    stream = core->current_stream_id();
-    if (waited_on_[unit] == stream) return true;
     core->wait_for_unit(unit);
   }
   if (missing_ == 0) return true;  // another thread was here

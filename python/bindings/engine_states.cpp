@@ -29,7 +29,7 @@ OwnedState state_of(Core& core, std::size_t unit, std::size_t group, const std::
   if (which == "master") return {states.master, DType::fp32, sharded};
   if (which == "moment_0") return {states.moments[0], DType::fp32, sharded};
   if (which == "moment_1") return {states.moments[1], DType::fp32, sharded};
-  Reducer::UnitGradients& gradients = core.reducer().units()[unit];
+  const Reducer::UnitGradients& gradients = core.reducer().units()[unit];
   const GradientGroup& of = gradients.groups[*gradients.group_of[group]];
   const bool whole = core.reducer().whole();
   const Piece reduced = whole ? of.all_reduced() : of.own_reduced();

@@ -155,8 +155,8 @@ void ForwardHooks::abandon() {
     const Frame& frame = frames_.back();
     for (const std::size_t unit : frame.outside) leave(unit);
     if (frame.unit == kNoUnit) continue;
-    frame.recomputed ? void(--active_[frame.unit])
-                     : leave(frame.unit);  // its backward has let it go
+    // Where it was computed again its backward has let it go.
+    frame.recomputed ? void(--active_[frame.unit]) : leave(frame.unit);
   }
   forget_deferred();
   ++interrupts_;

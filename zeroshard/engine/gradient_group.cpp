@@ -199,8 +199,8 @@ void GradientGroup::hold(std::size_t parameter, const at::Tensor& gradient) {
   count_held(planned_bytes());
   const bool as_it_is = gradient.scalar_type() == to_torch(group_.dtype) && is_ours_alone(gradient);
   if (as_it_is) {
-    held_[parameter] =
-        gradient.variable_data();  // the same memory, without autograd's book-keeping
+    // The same memory, without autograd's book-keeping.
+    held_[parameter] = gradient.variable_data();
   } else {
     at::Tensor own = at::empty(gradient.sizes(), gradient.options().dtype(to_torch(group_.dtype)));
     own.copy_(gradient);
@@ -277,7 +277,6 @@ void GradientGroup::reduce_alone() {
 }
 
 void GradientGroup::promote() {
-  settle();
   if (promoted_ || (reduced_dtype() == DType::fp32 && !plan_.reduces_in_place())) return;
   const bool whole = plan_.stage.gradients_reduced == Placement::replicated;
   const Piece from = whole ? all_reduced() : own_reduced();

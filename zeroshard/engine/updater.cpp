@@ -151,7 +151,7 @@ void Updater::adopt_masters(std::size_t unit) {
 }
 
 void Updater::send_values(std::size_t unit) {
-  if (options_.stage.optimizer_states == Placement::sharded) of_.gatherer.refresh(unit);
+  if (sends_values()) of_.gatherer.refresh(unit);
 }
 
 }  // namespace zeroshard
