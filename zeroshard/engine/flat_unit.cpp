@@ -11,7 +11,9 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
+#include "zeroshard/base/log.h"
 #include "zeroshard/engine/empty_parameter.h"
+#include "zeroshard/engine/plain_dispatch.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/layout/alignment.h"
 
@@ -57,14 +59,21 @@ FlatUnit::FlatUnit(const UnitSpec& spec, const FlatUnitOptions& options,
 }
 
 FlatUnit::~FlatUnit() {
-  const at::NoGradGuard no_grad;
+  const PlainDispatch plain;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& parameter = parameters_[i].tensor;
     if (parameter.storage().unsafeGetStorageImpl() !=
         groups_[layout_.locate(i).group].flat.storage().unsafeGetStorageImpl()) {
       continue;  // it has been given other memory since
     }
-    parameter.set_data(resident() ? parameter.data().clone() : parameter.data().new_empty({0}));
+    if (!resident()) {
+      parameter.set_data(parameter.data().new_empty({0}));
+    } else if (!give_own_memory(parameter)) {
+      log_warning(
+          "[engine] there was no memory left in which {} could keep its values when its "
+          "engine ended, so it has none; free memory before destroy()",
+          parameters_[i].name);
+    }
   }
 }
 

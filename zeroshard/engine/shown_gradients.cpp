@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "zeroshard/engine/plain_dispatch.h"
 #include "zeroshard/engine/tensors.h"
 
 namespace zeroshard {
@@ -21,15 +22,15 @@ ShownGradients::ShownGradients(const std::vector<FlatUnit*>& units, Reducer& red
 }
 
 ShownGradients::~ShownGradients() {
-  const at::NoGradGuard no_grad;
+  const PlainDispatch plain;
   for (Shown& one : all_) {
     at::Tensor& shown = one.parameter.mutable_grad();
     if (one.visible && shown.is_same(one.view)) shown.reset();
     if (one.any_dtype && !shown.defined()) {
       one.parameter.set_grad_dtype(one.parameter.scalar_type());
     }
-    // The memory goes with the engine.
-    if (one.view.defined() && one.view.use_count() > 1) one.view.set_data(one.view.clone());
+    // Somebody has kept the gradient, and its memory goes with the engine.
+    if (one.view.defined() && one.view.use_count() > 1) give_own_memory(one.view);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "zeroshard/engine/tensors.h"
 
+#include <exception>
+
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -44,6 +46,17 @@ void record_use_here(const at::Tensor& tensor) {
   if (tensor.device().is_cpu()) return;
   const c10::impl::VirtualGuardImpl guard(tensor.device().type());
   tensor.record_stream(guard.getStream(tensor.device()));
+}
+
+bool give_own_memory(at::Tensor& tensor) noexcept {
+  const at::Tensor values = tensor.data();
+  try {
+    tensor.set_data(values.clone());
+    return true;
+  } catch (const std::exception&) {
+    tensor.set_data(values.new_empty({0}));
+    return false;
+  }
 }
 
 at::Tensor tensor_over(void* data, std::int64_t numel, DType dtype, Device device) {
