@@ -108,13 +108,4 @@ Ring size_staging_ring(int slots, std::int64_t slot_bytes) {
   return {rounded, slots, checked_mul(rounded, slots)};
 }
 
-std::int64_t offloaded_numel(std::int64_t numel, double ratio) {
-  ZS_CHECK_GE(numel, 0);
-  ZS_CHECK_GE(ratio, 0.0);
-  ZS_CHECK_LE(ratio, 1.0);
-  if (ratio == 1.0) return numel;  // exact where a double could not count the elements
-  const auto blocks = static_cast<std::int64_t>(static_cast<double>(numel / kAlignment) * ratio);
-  return std::min(numel, checked_mul(blocks, kAlignment));
-}
-
 }  // namespace zeroshard

@@ -46,10 +46,6 @@ struct Ring {
   bool operator==(const Ring& other) const = default;
 };
 
-// Of `numel` owned elements, how many leave the device when `ratio` of the states is offloaded:
-// whole alignment blocks, so that both parts start aligned.
-std::int64_t offloaded_numel(std::int64_t numel, double ratio);
-
 // Buffers that states pass through one after another.
 Ring size_staging_ring(int slots, std::int64_t slot_bytes);
 

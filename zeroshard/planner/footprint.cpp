@@ -12,6 +12,7 @@
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/layout/pool.h"
 #include "zeroshard/layout/reduction_plan.h"
+#include "zeroshard/layout/tier_plan.h"
 #include "zeroshard/layout/traffic.h"
 
 namespace zeroshard {
@@ -44,75 +45,80 @@ class Accountant {
         options_(options),
         stage_(stage_row(options.zero.stage)),
         world_size_(model.units().empty() ? 1 : model.units().front().world_size()),
-        // With one rank the shard is the whole buffer, so nothing is ever gathered into another
-        // one, unless the shard lies on the host.
-        gathers_(stage_.parameters == Placement::sharded &&
-                 (world_size_ > 1 || options.offload.parameters == Tier::host)) {}
+        reduced_(reduced_dtype(options)) {
+    // With one rank the shard is the whole buffer, so nothing is ever gathered into another one,
+    // unless the shard lies on the host.
+    const bool gathers = stage_.parameters == Placement::sharded &&
+                         (world_size_ > 1 || options.offload.parameters != Tier::device);
+    if (gathers) pool_ = gather_pool(model, options.zero);
+    resident_ = gathers ? pool_.persistent : std::vector<bool>(model.units().size(), true);
+    tiers_ = tier_plan();
+  }
 
   Footprint run() {
-    const GatherPool pool = gathers_ ? gather_pool(model_, options_.zero) : GatherPool{};
     for (std::size_t i = 0; i < model_.units().size(); ++i) {
-      const bool persistent = gathers_ && pool.persistent[i];
       for (const FlatGroup& group : model_.units()[i].groups()) {
-        add_parameters(group, persistent);
-        if (group.trainable) add_training_states(group);
+        add_parameters(group, resident_[i]);
+        if (group.trainable) add_training_states(group, i);
       }
     }
-    add(Category::buffers, Tier::device, pool.pool_bytes);
+    add(Category::gradients, Tier::device, tiers_.passing_gradient_bytes);
+    add(Category::buffers, Tier::device, pool_.pool_bytes);
+    add(Category::buffers, Tier::device, tiers_.values_down.total_bytes);
+    add(Category::buffers, Tier::host, tiers_.staging.total_bytes);
     add_bucket_buffers();
     if (options_.accelerator) add_norm_sums();
-    add_staging();
     return footprint_;
   }
 
  private:
-  Tier parameter_tier() const {
-    return stage_.parameters == Placement::sharded ? options_.offload.parameters : Tier::device;
+  TierPlan tier_plan() const {
+    std::vector<const UnitLayout*> units;
+    for (const UnitLayout& unit : model_.units()) units.push_back(&unit);
+    return plan_tiers(units, resident_,
+                      {.stage = stage_,
+                       .offload = options_.offload,
+                       .first_host_unit = options_.first_host_unit,
+                       .micro_steps = options_.micro_steps,
+                       .reduced = reduced_});
   }
 
-  // A persistent unit's shard is a part of its full buffer, unless the shard lies on the host.
-  void add_parameters(const FlatGroup& group, bool persistent) {
-    const std::int64_t full = buffer_bytes(group.layout.padded_numel(), group.dtype);
-    const std::int64_t shard = buffer_bytes(group.layout.shard_numel(), group.dtype);
-    const bool whole = stage_.parameters == Placement::replicated || persistent;
-    if (whole) add(Category::parameters, Tier::device, full);
-    if (parameter_tier() == Tier::host) {
-      add(Category::parameters, Tier::host, shard);
-    } else if (!whole) {
-      add(Category::parameters, Tier::device, shard);
-    }
-  }
-
-  void add_training_states(const FlatGroup& group) {
+  // A resident unit's shard is a part of its full buffer, which lies on the device.
+  void add_parameters(const FlatGroup& group, bool resident) {
     const FlatLayout& layout = group.layout;
+    add(Category::parameters, tiers_.shard(resident),
+        buffer_bytes(resident ? layout.padded_numel() : layout.shard_numel(), group.dtype));
+  }
+
+  void add_training_states(const FlatGroup& group, std::size_t unit) {
+    const FlatLayout& layout = group.layout;
+    const Tier tier = tiers_.optimizer(unit);
     const std::int64_t owned = stage_.optimizer_states == Placement::sharded
                                    ? layout.shard_numel()
                                    : layout.padded_numel();
-    const std::int64_t on_host = options_.offload.optimizer == Tier::host
-                                     ? offloaded_numel(owned, options_.offload.optimizer_ratio)
-                                     : 0;
-    for (const auto& [tier, numel] :
-         {std::pair{Tier::device, owned - on_host}, std::pair{Tier::host, on_host}}) {
-      // In fp32 a parameter is its own master, where both lie on one tier.
-      const bool own_master = group.dtype == DType::fp32 && tier == parameter_tier();
-      if (!own_master) add(Category::master, tier, buffer_bytes(numel, DType::fp32));
-      add(Category::moments, tier,
-          buffer_bytes(numel, DType::fp32) * options_.moments_per_parameter);
-      add_reduced_gradient(tier, numel);
+    const std::int64_t in_fp32 = buffer_bytes(owned, DType::fp32);
+    if (!is_own_master(group.dtype, tiers_.shard(resident_[unit]), tier)) {
+      add(Category::master, tier, in_fp32);
     }
-    if (stage_.gradients_accumulating == Placement::partial) {
-      add(Category::gradients, Tier::device,
-          buffer_bytes(layout.padded_numel(), options_.precision.accumulation()));
-    }
+    add(Category::moments, tier, in_fp32 * options_.moments_per_parameter);
+    add_gradients(layout, tier, owned);
   }
 
-  // G overwrites the local gradient where there is one on the device and G's elements fit into it.
-  void add_reduced_gradient(Tier tier, std::int64_t numel) {
-    const bool local_kept = stage_.gradients_accumulating == Placement::partial;
-    const DType reduced = reduced_dtype(options_);
-    const bool in_place = local_kept && tier == Tier::device &&
-                          bytes_of(reduced) <= bytes_of(options_.precision.accumulation());
-    if (!in_place) add(Category::gradients, tier, buffer_bytes(numel, reduced));
+  // A unit on the device has the local gradient where the stage keeps one, also where gradients are
+  // held (engine/gradient_group.h) and stand for it, and G overwrites it where G's elements fit
+  // into it. A unit on the host has G there, and its gradients pass through the device
+  // (layout/tier_plan.h) unless they must add up on it first.
+  void add_gradients(const FlatLayout& layout, Tier tier, std::int64_t owned) {
+    const bool on_host = tier == Tier::host;
+    const bool keeps_local = on_host
+                                 ? host_unit_keeps_local(stage_, world_size_, options_.micro_steps)
+                                 : stage_.gradients_accumulating == Placement::partial;
+    const DType accumulation = options_.precision.accumulation();
+    if (keeps_local) {
+      add(Category::gradients, Tier::device, buffer_bytes(layout.padded_numel(), accumulation));
+    }
+    const bool in_place = keeps_local && !on_host && bytes_of(reduced_) <= bytes_of(accumulation);
+    if (!in_place) add(Category::gradients, tier, buffer_bytes(owned, reduced_));
   }
 
   // Stages that keep the local gradient reduce straight out of it, where it has the dtype that
@@ -135,26 +141,16 @@ class Accountant {
     add(Category::buffers, Tier::device, plan.total_bytes);
   }
 
-  // Block by block of what the rank owns of each trainable group (layout/norm_blocks.h).
+  // Block by block of what the rank owns of each trainable group (layout/norm_blocks.h) whose G is
+  // on the device.
   void add_norm_sums() {
     std::vector<std::int64_t> counts;
-    for (const UnitLayout& unit : model_.units()) {
-      for (const FlatGroup& group : unit.groups()) {
+    for (std::size_t i = 0; i < tiers_.first_host_unit; ++i) {
+      for (const FlatGroup& group : model_.units()[i].groups()) {
         if (group.trainable) counts.push_back(group.layout.shard_numel());
       }
     }
     add(Category::buffers, Tier::device, buffer_bytes(norm_scratch_bytes(counts), DType::uint8));
-  }
-
-  // 16-bit parameters on their way up: two slots, so that one is sent while one is written.
-  void add_staging() {
-    const bool host = options_.offload.optimizer == Tier::host || parameter_tier() == Tier::host;
-    if (!host) return;
-    std::int64_t largest = 0;
-    for (const UnitLayout& unit : model_.units()) {
-      largest = std::max(largest, unit.totals().shard_bytes);
-    }
-    add(Category::buffers, Tier::host, size_staging_ring(2, largest).total_bytes);
   }
 
   void add(Category category, Tier tier, std::int64_t bytes) {
@@ -165,8 +161,11 @@ class Accountant {
   const FootprintOptions& options_;
   const Stage& stage_;
   int world_size_;
-  bool gathers_;
-  Footprint footprint_;
+  DType reduced_;
+  GatherPool pool_ = {};
+  std::vector<bool> resident_ = {};
+  TierPlan tiers_ = {};
+  Footprint footprint_ = {};
 };
 
 }  // namespace

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "zeroshard/config/config.h"
 #include "zeroshard/layout/category.h"
@@ -39,6 +41,8 @@ struct FootprintOptions {
   int moments_per_parameter = 2;  // Adam
   std::int64_t micro_steps = 1;
   bool accelerator = false;  // its norm keeps sums in the device's memory
+  // In place of the offload's ratio (layout/tier_plan.h), where a budget decides.
+  std::optional<std::size_t> first_host_unit = {};
 };
 
 // Takes Adam where the config names no optimizer. The micro-steps are those of the solved batch

@@ -1,0 +1,112 @@
+#include "zeroshard/layout/tier_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "zeroshard/base/check.h"
+#include "zeroshard/layout/alignment.h"
+
+namespace zeroshard {
+namespace {
+
+std::int64_t owned_numel(const FlatGroup& group, const Stage& stage) {
+  return stage.optimizer_states == Placement::sharded ? group.layout.shard_numel()
+                                                      : group.layout.padded_numel();
+}
+
+// Sums up the bytes that `bytes_of_group` gives for a unit's trainable groups.
+template <typename BytesOfGroup>
+std::int64_t trainable_bytes(const UnitLayout& unit, const BytesOfGroup& bytes_of_group) {
+  std::int64_t sum = 0;
+  for (const FlatGroup& group : unit.groups()) {
+    if (group.trainable) sum = checked_add(sum, bytes_of_group(group));
+  }
+  return sum;
+}
+
+// The 16-bit values that an update makes of what the rank owns.
+std::int64_t new_value_bytes(const UnitLayout& unit, const Stage& stage) {
+  return trainable_bytes(unit, [&](const FlatGroup& group) {
+    return group.dtype == DType::fp32 ? 0 : buffer_bytes(owned_numel(group, stage), group.dtype);
+  });
+}
+
+std::int64_t gradient_bytes(const UnitLayout& unit) {
+  return trainable_bytes(unit, [](const FlatGroup& group) {
+    return buffer_bytes(group.layout.padded_numel(), group.dtype);
+  });
+}
+
+// Gradients that are not copied straight into G.
+std::int64_t changed_gradient_bytes(const UnitLayout& unit, const TierPlanOptions& options) {
+  const bool adds_up = options.micro_steps > 1;
+  return trainable_bytes(unit, [&](const FlatGroup& group) {
+    return adds_up || group.dtype != options.reduced
+               ? buffer_bytes(group.layout.padded_numel(), group.dtype)
+               : 0;
+  });
+}
+
+Ring staging_ring(std::int64_t largest_bytes) {
+  if (largest_bytes == 0) return {};
+  return size_staging_ring(kStagingSlots, std::min(largest_bytes, kStagingPieceBytes));
+}
+
+std::size_t first_host_unit_of(const std::vector<const UnitLayout*>& units,
+                               const TierPlanOptions& options) {
+  if (options.first_host_unit) return std::min(*options.first_host_unit, units.size());
+  if (options.offload.optimizer == Tier::device) return units.size();
+  std::vector<std::int64_t> owned;
+  for (const UnitLayout* unit : units) {
+    const bool sharded = options.stage.optimizer_states == Placement::sharded;
+    const LayoutTotals& totals = unit->totals();
+    owned.push_back(sharded ? totals.trainable_shard_numel : totals.trainable_padded_numel);
+  }
+  return first_host_unit(owned, options.offload.optimizer_ratio);
+}
+
+}  // namespace
+
+std::size_t first_host_unit(const std::vector<std::int64_t>& owned_trainable_numel_by_unit,
+                            double ratio) {
+  ZS_CHECK_GE(ratio, 0.0);
+  ZS_CHECK_LE(ratio, 1.0);
+  if (ratio == 1.0) return 0;  // units without trainable elements too
+  const auto& numels = owned_trainable_numel_by_unit;
+  std::int64_t total = 0;
+  for (const std::int64_t numel : numels) total = checked_add(total, numel);
+  // Whole elements, so that 0.3 of ten equal units are three, however 0.3 is rounded.
+  const std::int64_t wanted = std::llround(static_cast<long double>(total) * ratio);
+  std::size_t first = numels.size();
+  for (std::int64_t on_host = 0; first > 0 && on_host < wanted;) on_host += numels[--first];
+  return first;
+}
+
+TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vector<bool>& resident,
+                    const TierPlanOptions& options) {
+  ZS_CHECK_EQ(units.size(), resident.size(), "each unit is resident or is not");
+  const Stage& stage = options.stage;
+  const bool sharded = stage.parameters == Placement::sharded;
+  TierPlan plan{.first_host_unit = first_host_unit_of(units, options),
+                .parameters = sharded && options.offload.parameters != Tier::device ? Tier::host
+                                                                                    : Tier::device};
+  std::int64_t largest_staged = 0, largest_down = 0;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const Tier states = plan.optimizer(i), parameters = plan.shard(resident[i]);
+    const std::int64_t values = new_value_bytes(*units[i], stage);
+    if (states == Tier::device) {
+      if (parameters == Tier::host) largest_down = std::max(largest_down, values);
+      continue;
+    }
+    if (parameters == Tier::device) largest_staged = std::max(largest_staged, values);
+    const int ranks = units[i]->world_size();
+    if (ranks > 1 || host_unit_keeps_local(stage, ranks, options.micro_steps)) continue;
+    largest_staged = std::max(largest_staged, changed_gradient_bytes(*units[i], options));
+    plan.passing_gradient_bytes = std::max(plan.passing_gradient_bytes, gradient_bytes(*units[i]));
+  }
+  plan.staging = staging_ring(largest_staged);
+  plan.values_down = staging_ring(largest_down);
+  return plan;
+}
+
+}  // namespace zeroshard

@@ -1,0 +1,82 @@
+// On which tier each unit's states lie, and the buffers they pass through between tiers. Planner
+// and engine both call this, so that they cannot disagree.
+//
+// A unit's optimizer states (master and moments) and G lie on one tier as a whole. Units before
+// `first_host_unit`, in forward order, have them on the device, the others on the host: the first
+// units' new values are needed first, and the last units' gradients come first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "zeroshard/layout/placement.h"
+#include "zeroshard/layout/pool.h"
+#include "zeroshard/layout/unit_layout.h"
+#include "zeroshard/tier/options.h"
+
+namespace zeroshard {
+
+// The start of the smallest suffix of units that holds at least `ratio` of all trainable elements
+// that the rank owns: 0 (all units) for 1, the number of units (none) for 0.
+std::size_t first_host_unit(const std::vector<std::int64_t>& owned_trainable_numel_by_unit,
+                            double ratio);
+
+// What passes between tiers goes in pieces of at most this size, so that the rings are small beside
+// any states that are worth offloading.
+inline constexpr std::int64_t kStagingPieceBytes = 64 << 20;
+// One is written, one is sent, and one lets neither wait for the other.
+inline constexpr int kStagingSlots = 3;
+
+struct TierPlan {
+  // Of this unit and those behind it, the optimizer states and G lie on the host. The number of
+  // units: all stay on the device.
+  std::size_t first_host_unit = 0;
+  // Shards of units that are released. A resident unit's parameters are always on the device.
+  Tier parameters = Tier::device;
+
+  // Host memory through which new 16-bit values go up to parameters on the device, and, with one
+  // rank, gradients come down that are added to G or are of another dtype than it. (A gradient that
+  // is G is copied straight there, and an fp32 master goes up itself.)
+  Ring staging = {};
+  // Device memory into which an update on the device writes the new 16-bit values of a shard that
+  // lies on the host.
+  Ring values_down = {};
+  // With one rank, a host unit's gradients are torch's tensors until they have been copied down.
+  // They count as gradients on the device, for as long as backward brings that unit's, and no more
+  // than this much of them is counted at once: the largest host unit's. 0 where the local gradient
+  // is kept.
+  std::int64_t passing_gradient_bytes = 0;
+
+  Tier optimizer(std::size_t unit) const {
+    return unit < first_host_unit ? Tier::device : Tier::host;
+  }
+  Tier shard(bool resident) const { return resident ? Tier::device : parameters; }
+};
+
+// In fp32 a parameter is its own master where both lie on one tier.
+constexpr bool is_own_master(DType dtype, Tier parameters, Tier states) {
+  return dtype == DType::fp32 && parameters == states;
+}
+
+// Whether each rank adds its micro-steps up in a local gradient on the device. A host unit needs
+// none where one rank has one micro-step to a step: its gradients are G.
+constexpr bool host_unit_keeps_local(const Stage& stage, int world_size, std::int64_t micro_steps) {
+  return stage.gradients_accumulating == Placement::partial && (world_size > 1 || micro_steps > 1);
+}
+
+struct TierPlanOptions {
+  Stage stage = kStages.front();
+  OffloadOptions offload = {};
+  // In place of the ratio; offload.optimizer does not matter then.
+  std::optional<std::size_t> first_host_unit = {};
+  std::int64_t micro_steps = 1;
+  DType reduced = DType::fp32;  // G's
+};
+
+// `units` in forward order; `resident`: which of them are never released.
+TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vector<bool>& resident,
+                    const TierPlanOptions& options);
+
+}  // namespace zeroshard
