@@ -8,7 +8,6 @@
 #include "zeroshard/base/check.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/layout/alignment.h"
-#include "zeroshard/numeric/arrays.h"
 
 namespace zeroshard {
 namespace {
@@ -17,6 +16,38 @@ namespace {
 // number rounds differently in vectors and in their tails.)
 at::Tensor scaled(const at::Tensor& values, float factor) {
   return factor == 1.0F ? values : values.to(at::kFloat).mul(factor);
+}
+
+at::Tensor rounded(const at::Tensor& values, DType dtype) {
+  return dtype == DType::fp32 ? values : values.to(to_torch(dtype));
+}
+
+// On the host torch's own loops use all threads of the process.
+void write_by_torch(const ArrayWrite& write) {
+  const at::Tensor to = tensor_over(write.to, write.count, write.to_dtype, kCpu);
+  if (write.from == nullptr) return void(to.zero_());
+  at::Tensor from = tensor_over(const_cast<void*>(write.from), write.count, write.from_dtype, kCpu);
+  from = scaled(rounded(from, write.via1), write.factor1);
+  from = scaled(rounded(from, write.via2), write.factor2);
+  write.adds ? void(to.add_(from)) : void(to.copy_(from));
+}
+
+// On an accelerator the same roundings and products are one pass over all, without temporaries.
+void write_values(Device device, const std::vector<ArrayWrite>& all) {
+  if (device != kCpu) return write_arrays(device, all);
+  std::ranges::for_each(all, write_by_torch);
+}
+
+// Into the memory that is read, where the elements become smaller. Each piece is as long as all
+// before it, so that it is written where only those lay.
+void narrow_in_place(Device device, const ArrayWrite& all) {
+  for (std::int64_t begin = 0, end = 1; begin < all.count; begin = end, end = 2 * begin) {
+    ArrayWrite piece = all;
+    piece.to = element_at(all.to, begin, all.to_dtype);
+    piece.from = element_at(all.to, begin, all.from_dtype);
+    piece.count = std::min(end, all.count) - begin;
+    write_values(device, {piece});
+  }
 }
 
 std::vector<Span> padding_of(const FlatLayout& layout) {
@@ -139,52 +170,23 @@ GradientGroup::Local GradientGroup::local(void* bucket) const {
   return {};
 }
 
-at::Tensor GradientGroup::local_of(std::size_t parameter, void* bucket) const {
-  const Span& span = group_.layout.parameter_span(parameter);
-  const Local to = local(bucket);
-  return over(element_at(to.data, span.begin(), to.dtype), span.size(), to.dtype);
+// Zeros into a span, until the caller says what else.
+ArrayWrite GradientGroup::into(const Local& to, const Span& span) const {
+  return {.to = element_at(to.data, span.begin(), to.dtype),
+          .to_dtype = to.dtype,
+          .count = span.size()};
 }
 
 void GradientGroup::write(std::size_t parameter, const at::Tensor& gradient, void* bucket) {
   if (is_held() && !written_[parameter]) return hold(parameter, gradient);
   settle();
-  if (device_ == kCpu) {
-    write_by_torch(parameter, gradient, bucket);
-  } else {
-    write_by_kernel(parameter, gradient, bucket);
-  }
-  written_[parameter] = true;
-}
-
-// On the host torch's own loops use all threads of the process.
-void GradientGroup::write_by_torch(std::size_t parameter, const at::Tensor& gradient,
-                                   void* bucket) {
-  const at::Tensor to = local_of(parameter, bucket);
-  at::Tensor from = gradient.reshape({-1});
+  const at::Tensor from = gradient.contiguous();
+  ArrayWrite write = into(local(bucket), group_.layout.parameter_span(parameter));
+  write.from = from.const_data_ptr();
+  write.from_dtype = dtype_of(from, "a gradient");
+  write.adds = written_[parameter] || adds_to_reduced();
   if (target_ != WriteTarget::kept) {
     // What a kept local gradient would have been rounded to, so that stages agree.
-    from = scaled(from.to(to_torch(plan_.accumulation)), plan_.scale_before_sum);
-  }
-  if (target_ == WriteTarget::reduced) {
-    from = scaled(from.to(to_torch(plan_.communication)), plan_.scale_after_sum);
-  }
-  const bool adds = written_[parameter] || adds_to_reduced();
-  adds ? void(to.add_(from)) : void(to.copy_(from));
-}
-
-// On an accelerator the same roundings and products are one pass, without temporaries.
-void GradientGroup::write_by_kernel(std::size_t parameter, const at::Tensor& gradient,
-                                    void* bucket) {
-  const at::Tensor from = gradient.contiguous();
-  const Span& span = group_.layout.parameter_span(parameter);
-  const Local to = local(bucket);
-  ArrayWrite write{.to = element_at(to.data, span.begin(), to.dtype),
-                   .to_dtype = to.dtype,
-                   .from = from.const_data_ptr(),
-                   .from_dtype = dtype_of(from, "a gradient"),
-                   .count = span.size(),
-                   .adds = written_[parameter] || adds_to_reduced()};
-  if (target_ != WriteTarget::kept) {
     write.via1 = plan_.accumulation;
     write.factor1 = plan_.scale_before_sum;
   }
@@ -192,7 +194,8 @@ void GradientGroup::write_by_kernel(std::size_t parameter, const at::Tensor& gra
     write.via2 = plan_.communication;
     write.factor2 = plan_.scale_after_sum;
   }
-  write_arrays(device_, {write});
+  write_values(device_, {write});
+  written_[parameter] = true;
 }
 
 void GradientGroup::hold(std::size_t parameter, const at::Tensor& gradient) {
@@ -222,39 +225,50 @@ void GradientGroup::settle() {
   allocate();
   // What is reduced already is G, whose dtype may be another than the local gradient's.
   const Local to = holds_reduced() ? Local{reduced_data(), reduced_dtype()} : local(nullptr);
+  std::vector<ArrayWrite> writes;
   for (std::size_t i = 0; i < held_.size(); ++i) {
-    const at::Tensor gradient = std::exchange(held_[i], at::Tensor());
-    if (!gradient.defined()) continue;
-    const Span& span = group_.layout.parameter_span(i);
-    over(element_at(to.data, span.begin(), to.dtype), span.size(), to.dtype)
-        .copy_(gradient.reshape({-1}));
-    record_use_here(gradient);  // it may have been made on another stream
+    if (!held_[i].defined()) continue;
+    ArrayWrite& write = writes.emplace_back(into(to, group_.layout.parameter_span(i)));
+    write.from = held_[i].const_data_ptr();
+    write.from_dtype = group_.dtype;
   }
+  write_values(device_, writes);
+  note_held_use();  // they may have been made on another stream
+  std::ranges::fill(held_, at::Tensor());
 }
 
 void GradientGroup::fill_gaps(void* bucket) {
   if (is_held()) return;
   const Local to = local(bucket);
+  std::vector<ArrayWrite> zeros;
   for (std::size_t i = 0; i < written_.size(); ++i) {
     // On G itself zeros are for the first time only: later they would wipe out what is there.
-    if (!written_[i] && !adds_to_reduced()) local_of(i, bucket).zero_();
+    if (written_[i] || adds_to_reduced()) continue;
+    zeros.push_back(into(to, group_.layout.parameter_span(i)));
   }
   // The engine's own buffers have zeros there already, unless G of another dtype lay across them.
   const bool overwritten = plan_.reduces_in_place() && plan_.reduced != plan_.accumulation;
-  if (target_ != WriteTarget::bucket && !overwritten) return;
-  for (const Span& span : padding_) {
-    over(element_at(to.data, span.begin(), to.dtype), span.size(), to.dtype).zero_();
+  if (target_ == WriteTarget::bucket || overwritten) {
+    for (const Span& span : padding_) zeros.push_back(into(to, span));
   }
+  write_values(device_, zeros);
+}
+
+// All of the local gradient into memory that is as long; the caller says what is done on the way.
+ArrayWrite GradientGroup::from_local(void* to, DType dtype) const {
+  return {.to = to,
+          .to_dtype = dtype,
+          .from = local_.data(),
+          .from_dtype = plan_.accumulation,
+          .count = padded_numel(),
+          .factor1 = plan_.scale_before_sum};
 }
 
 void GradientGroup::pack(void* bucket) {
   if (target_ != WriteTarget::kept) return;
-  const at::Tensor from = over(local_.data(), padded_numel(), plan_.accumulation);
-  if (!plan_.packs()) {
-    if (plan_.scale_before_sum != 1.0F) from.copy_(scaled(from, plan_.scale_before_sum));
-    return;
-  }
-  over(bucket, padded_numel(), plan_.communication).copy_(scaled(from, plan_.scale_before_sum));
+  if (!plan_.packs() && plan_.scale_before_sum == 1.0F) return;  // sent as it lies there
+  void* const to = plan_.packs() ? bucket : local_.data();
+  write_values(device_, {from_local(to, plan_.communication)});
 }
 
 ReducePair GradientGroup::pair(void* bucket) {
@@ -264,16 +278,16 @@ ReducePair GradientGroup::pair(void* bucket) {
 
 void GradientGroup::reduce_alone() {
   if (target_ != WriteTarget::kept) return;  // written there in the first place
-  const at::Tensor from = over(local_.data(), padded_numel(), plan_.accumulation);
-  const bool unchanged = plan_.accumulation == plan_.communication &&
-                         plan_.scale_before_sum == 1.0F && plan_.scale_after_sum == 1.0F &&
-                         !promoted_;
-  if (unchanged && plan_.reduced == plan_.accumulation) return;
-  at::Tensor sum = scaled(from, plan_.scale_before_sum).to(to_torch(plan_.communication));
-  sum = sum.to(at::kFloat).mul(plan_.scale_after_sum);
   const Piece to = all_reduced();
-  const at::Tensor reduced = over(to.data, to.count, to.dtype);
-  holds_reduced() ? void(reduced.add_(sum)) : void(reduced.copy_(sum));
+  ArrayWrite write = from_local(to.data, to.dtype);
+  write.via2 = plan_.communication;
+  write.factor2 = plan_.scale_after_sum;
+  write.adds = holds_reduced();
+  const bool in_place = to.data == local_.data();
+  if (in_place && to.dtype != plan_.accumulation) return narrow_in_place(device_, write);
+  const bool unchanged =
+      plan_.accumulation == plan_.communication && write.factor1 == 1.0F && write.factor2 == 1.0F;
+  if (!in_place || !unchanged) write_values(device_, {write});
 }
 
 void GradientGroup::promote() {
@@ -284,7 +298,10 @@ void GradientGroup::promote() {
     promoted_g_ =
         memory_->allocate(Category::gradients, Tier::device, from.count * bytes_of(DType::fp32));
   }
-  over(promoted_g_.data(), from.count, DType::fp32).copy_(over(from.data, from.count, from.dtype));
+  write_values(device_, {{.to = promoted_g_.data(),
+                          .from = from.data,
+                          .from_dtype = from.dtype,
+                          .count = from.count}});
   promoted_ = true;
 }
 

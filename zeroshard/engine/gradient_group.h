@@ -9,6 +9,7 @@
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/layout/unit_layout.h"
+#include "zeroshard/numeric/arrays.h"
 #include "zeroshard/precision/options.h"
 #include "zeroshard/tier/state_memory.h"
 
@@ -92,6 +93,7 @@ class GradientGroup {
   // The kept local gradient, where there is one.
   Piece all_local() const;
 
+  WriteTarget target() const { return target_; }
   bool is_held() const { return target_ == WriteTarget::held; }
   // A parameter's gradient as autograd has made it; undefined where none came.
   const at::Tensor& held(std::size_t parameter) const { return held_[parameter]; }
@@ -113,9 +115,8 @@ class GradientGroup {
     DType dtype = DType::fp32;
   };
   Local local(void* bucket) const;
-  at::Tensor local_of(std::size_t parameter, void* bucket) const;
-  void write_by_torch(std::size_t parameter, const at::Tensor& gradient, void* bucket);
-  void write_by_kernel(std::size_t parameter, const at::Tensor& gradient, void* bucket);
+  ArrayWrite into(const Local& to, const Span& span) const;
+  ArrayWrite from_local(void* to, DType dtype) const;
   at::Tensor over(void* data, std::int64_t count, DType dtype) const;
   void allocate();
   void count_held(std::int64_t bytes);

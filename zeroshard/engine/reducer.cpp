@@ -137,7 +137,8 @@ bool Reducer::captured_elsewhere() const {
 
 // Where gradients are written: null where that is the group's own memory.
 void* Reducer::written_memory(UnitGradients& unit, std::size_t group) {
-  return plan_.keeps_local() ? nullptr : bucket_memory(unit, group);
+  const bool in_bucket = unit.groups[group].target() == WriteTarget::bucket;
+  return in_bucket ? bucket_memory(unit, group) : nullptr;
 }
 
 // The group's part of its bucket's buffer; null where reductions need none.
