@@ -51,6 +51,8 @@ class FakeQueue final : public StreamQueue, public std::enable_shared_from_this<
   }
 
   void copy(const CopyRequest& request) override {
+    fake_.note_host_end(request.to_device, request.to);
+    fake_.note_host_end(request.from_device, request.from);
     launch([this, request] {
       const FakeAccelerator::Access to(fake_, request.to_device, request.to, request.bytes);
       const FakeAccelerator::Access from(fake_, request.from_device, request.from, request.bytes);
@@ -65,7 +67,8 @@ class FakeQueue final : public StreamQueue, public std::enable_shared_from_this<
 
   // As CUDA: its own events wait on the device, others hold up the caller.
   void wait(const PointPtr& point) override {
-    const auto* own = dynamic_cast<const FakePoint*>(point.get());
+    const PointPtr inner = innermost(point);
+    const auto* own = dynamic_cast<const FakePoint*>(inner.get());
     own != nullptr ? queue_.wait(own->inner) : point->synchronize();
   }
 
@@ -164,7 +167,42 @@ std::shared_ptr<void> FakeAccelerator::allocate(int, std::int64_t bytes) {
 }
 
 std::shared_ptr<void> FakeAccelerator::allocate_pinned(int, std::int64_t bytes) {
-  return backend_of(DeviceKind::cpu).allocate(0, bytes);
+  const std::shared_ptr<void> memory = backend_of(DeviceKind::cpu).allocate(0, bytes);
+  const std::lock_guard lock(mutex_);
+  pinned_[reinterpret_cast<std::uintptr_t>(memory.get())] = bytes;
+  return {memory.get(), [this, memory](void* data) { unpin(0, data); }};
+}
+
+std::string FakeAccelerator::pin(int, void* data, std::int64_t bytes) {
+  if (pinned_bytes() + bytes > pin_limit_) return "too much for this fake";
+  const std::lock_guard lock(mutex_);
+  pinned_[reinterpret_cast<std::uintptr_t>(data)] = bytes;
+  return "";
+}
+
+void FakeAccelerator::unpin(int, void* data) noexcept {
+  const std::lock_guard lock(mutex_);
+  pinned_.erase(reinterpret_cast<std::uintptr_t>(data));
+}
+
+bool FakeAccelerator::is_pinned(int, const void* data) {
+  const std::lock_guard lock(mutex_);
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  const auto after = pinned_.upper_bound(address);
+  if (after == pinned_.begin()) return false;
+  const auto& [begin, bytes] = *std::prev(after);
+  return address < begin + static_cast<std::uintptr_t>(bytes);
+}
+
+std::int64_t FakeAccelerator::pinned_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::int64_t bytes = 0;
+  for (const auto& [address, size] : pinned_) bytes += size;
+  return bytes;
+}
+
+void FakeAccelerator::note_host_end(Device device, const void* data) {
+  if (device.kind == DeviceKind::cpu && !is_pinned(0, data)) ++unpinned_copies_;
 }
 
 void FakeAccelerator::give_back(void* data) {

@@ -29,6 +29,12 @@ class FakeAccelerator final : public DeviceBackend {
   void launch(const Stream& stream, std::function<void()> kernel);
   // Events that its streams have recorded so far.
   std::int64_t recorded() const { return recorded_; }
+  // Host memory that is pinned now, of pin() and allocate_pinned(); how much pin() grants at most,
+  // as a machine with a low limit would; and how many copies had a host end that was not pinned.
+  std::int64_t pinned_bytes() const;
+  void limit_pinning(std::int64_t bytes) { pin_limit_ = bytes; }
+  std::int64_t unpinned_copies() const { return unpinned_copies_; }
+  std::int64_t trims() const { return trims_; }
   // Without dying of it.
   bool host_can_read(const void* data) const;
 
@@ -37,6 +43,10 @@ class FakeAccelerator final : public DeviceBackend {
   std::shared_ptr<StreamQueue> make_stream(int index) override;
   std::shared_ptr<void> allocate(int index, std::int64_t bytes) override;
   std::shared_ptr<void> allocate_pinned(int index, std::int64_t bytes) override;
+  std::string pin(int index, void* data, std::int64_t bytes) override;
+  void unpin(int index, void* data) noexcept override;
+  bool is_pinned(int index, const void* data) override;
+  void trim(int) override { ++trims_; }
 
  private:
   friend class FakeQueue;
@@ -53,9 +63,14 @@ class FakeAccelerator final : public DeviceBackend {
   void give_back(void* data);
   std::map<std::uintptr_t, Region>::iterator region_of(const void* data);
 
-  std::mutex mutex_;
+  void note_host_end(Device device, const void* data);
+
+  mutable std::mutex mutex_;
   std::map<std::uintptr_t, Region> regions_;
   std::int64_t held_bytes_ = 0;
+  std::map<std::uintptr_t, std::int64_t> pinned_;  // bytes by address
+  std::atomic<std::int64_t> pin_limit_ = std::int64_t{1} << 40;
+  std::atomic<std::int64_t> unpinned_copies_ = 0, trims_ = 0;
   std::atomic<std::int64_t> recorded_ = 0;
   std::shared_ptr<StreamQueue> default_queue_;
 };

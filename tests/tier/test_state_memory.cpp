@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/fake_accelerator.h"
+#include "zeroshard/base/error.h"
 #include "zeroshard/tier/state_memory.h"
 
 namespace zeroshard {
@@ -44,6 +45,43 @@ TEST(StateBuffer, OrdersTheStreamsThatUseIt) {
   EXPECT_EQ(value, 2) << "memory goes after its last use";
   EXPECT_EQ(seen, 1);
   EXPECT_EQ(memory.ledger().bytes(Category::master, Tier::device), 0);
+}
+
+TEST(StateMemory, OutOfDeviceMemorySaysWhatWasAskedForAndWhatIsHeld) {
+  FakeAccelerator::install();
+  StateMemory memory(kFake);
+  const StateBuffer held = memory.allocate(Category::master, Tier::device, 512 << 20);
+  const StateBuffer more = memory.allocate(Category::buffers, Tier::device, 1 << 20);
+  const StateBuffer host = memory.allocate(Category::moments, Tier::host, 256);
+  try {
+    memory.allocate(Category::gradients, Tier::device, 768 << 20);
+    FAIL() << "no error";
+  } catch (const StorageError& error) {
+    const std::string words = error.what();
+    for (const char* expected : {"out of memory while 768.00 MiB of gradients", "on cuda:0",
+                                 "hold 513.00 MiB of device memory", "\n  master     512.00 MiB\n",
+                                 "\n  buffers    1.00 MiB\n", "offload"}) {
+      EXPECT_NE(words.find(expected), std::string::npos) << words;
+    }
+    EXPECT_EQ(words.find("moments"), std::string::npos) << "those lie elsewhere: " << words;
+  }
+  EXPECT_EQ(memory.ledger().bytes(Category::gradients, Tier::device), 0);
+}
+
+TEST(StateMemory, HasNoDiskYet) {
+  StateMemory memory(kCpu);
+  try {
+    memory.allocate(Category::master, Tier::disk, 1);
+    FAIL() << "no error";
+  } catch (const StorageError& error) {
+    EXPECT_NE(error.fault().remedy.find("cpu"), std::string::npos);
+  }
+}
+
+TEST(StateMemory, GivesUnusedDeviceMemoryBack) {
+  const std::int64_t before = FakeAccelerator::install().trims();
+  StateMemory(kFake).trim_device();
+  EXPECT_EQ(FakeAccelerator::install().trims(), before + 1);
 }
 
 TEST(MemoryLedger, RemembersTheMost) {

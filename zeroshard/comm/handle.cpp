@@ -77,11 +77,10 @@ std::shared_ptr<StreamFailure> Completion::failure() const {
   return last_.point()->failure();
 }
 
-void Completion::wait(const std::shared_ptr<const Completion>& completion, const Stream& stream) {
-  if (stream.device() == kCpu) return stream.wait(Event(completion));
-  completion->wait_until_issued();
-  if (completion->failure_ != nullptr) completion->failure_->raise();
-  stream.wait(completion->last_);
+PointPtr Completion::point_on_device() const {
+  wait_until_issued();
+  if (failure_ != nullptr) failure_->raise();
+  return last_.point();
 }
 
 }  // namespace zeroshard

@@ -52,12 +52,11 @@ class Completion final : public StreamPoint {
   void when_done(std::function<void()> act) const;
   // Blocks until all is issued or until the time is over; whether it is.
   bool issued_within(std::chrono::milliseconds time) const;
-  // What `stream` is given from now on comes after the operation.
-  static void wait(const std::shared_ptr<const Completion>& completion, const Stream& stream);
 
   bool done() const override;
   void block() const override;
   std::shared_ptr<StreamFailure> failure() const override;
+  PointPtr point_on_device() const override;
 
  private:
   void finish(const Event& last, std::exception_ptr error);
@@ -100,7 +99,7 @@ class Handle {
   }
   // What `stream` is given from now on comes after the operation; see above for who waits.
   void wait(const Stream& stream) const {
-    if (completion_ != nullptr) Completion::wait(completion_, stream);
+    if (completion_ != nullptr) stream.wait(Event(completion_));
   }
   // See Completion.
   void when_done(std::function<void()> act) const {

@@ -49,6 +49,11 @@ void StreamPoint::synchronize() const {
   if (const auto failed = failure()) failed->raise();
 }
 
+PointPtr innermost(PointPtr point) {
+  while (auto inner = point->point_on_device()) point = std::move(inner);
+  return point;
+}
+
 DeviceBackend& backend_of(DeviceKind kind) {
   const std::lock_guard lock(table().mutex);
   const Entry& entry = table().at(kind);

@@ -38,12 +38,18 @@ class StreamPoint {
   virtual void block() const = 0;
   // Once the point is reached, this says what went wrong before it; null where nothing did.
   virtual std::shared_ptr<StreamFailure> failure() const { return nullptr; }
+  // Where a host thread still has to give a device the work before this point: blocks until it has,
+  // throws what went wrong in that, and answers with the device's own point. Null: this is it.
+  virtual std::shared_ptr<const StreamPoint> point_on_device() const { return nullptr; }
 
   // Blocks as block() does, then throws the failure.
   void synchronize() const;
 };
 
 using PointPtr = std::shared_ptr<const StreamPoint>;
+
+// The device's own point behind any number of others; blocks until it is known.
+PointPtr innermost(PointPtr point);
 
 // The ends of a copy. The caller keeps both until the copy is done.
 struct CopyRequest {
@@ -80,6 +86,14 @@ class DeviceBackend {
   virtual std::shared_ptr<void> allocate(int index, std::int64_t bytes) = 0;
   // The same of host memory that device `index` copies from and to without the CPU's help.
   virtual std::shared_ptr<void> allocate_pinned(int index, std::int64_t bytes) = 0;
+  // Makes such memory of host memory that is somebody else's and stays where it is until unpin().
+  // The answer is "", or the driver's words for why it cannot.
+  virtual std::string pin(int index, void* data, std::int64_t bytes) = 0;
+  virtual void unpin(int index, void* data) noexcept = 0;
+  virtual bool is_pinned(int index, const void* data) = 0;
+  // Gives memory that nobody holds back to the driver, so that other processes can have it:
+  // allocators keep some for the next who asks.
+  virtual void trim(int index) = 0;
 };
 
 // Throws ConfigError where this process has no such device, saying why and what to do.

@@ -41,6 +41,14 @@ Buffer Buffer::pinned(Device accelerator, std::int64_t bytes) {
   return buffer;
 }
 
+Buffer Buffer::over(Device device, std::shared_ptr<void> memory, std::int64_t bytes) {
+  Buffer buffer;
+  buffer.device_ = device;
+  buffer.memory_ = std::move(memory);
+  buffer.bytes_ = bytes;
+  return buffer;
+}
+
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this == &other) return *this;
   release();

@@ -25,6 +25,8 @@ class Buffer {
   // The memory is the host's, so device() is the CPU, and `accelerator` copies from and to it at
   // full speed. For the CPU itself it is plain memory.
   static Buffer pinned(Device accelerator, std::int64_t bytes);
+  // The memory was had elsewhere; it goes back with the last copy of the pointer.
+  static Buffer over(Device device, std::shared_ptr<void> memory, std::int64_t bytes);
 
   ~Buffer() { release(); }
   Buffer(Buffer&& other) noexcept = default;

@@ -64,6 +64,11 @@ class CpuBackend final : public DeviceBackend {
     return allocate(index, bytes);  // the CPU copies from and to all of its memory
   }
 
+  std::string pin(int, void*, std::int64_t) override { return ""; }
+  void unpin(int, void*) noexcept override {}
+  bool is_pinned(int, const void*) override { return true; }
+  void trim(int) override {}
+
  private:
   const std::shared_ptr<StreamQueue> calling_thread_ = std::make_shared<CallingThread>();
 };

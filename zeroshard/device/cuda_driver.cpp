@@ -40,6 +40,8 @@ CudaDriver find_all() {
   require(library, "cuCtxGetCurrent", driver.ctx_get_current);
   require(library, "cuCtxPushCurrent_v2", driver.ctx_push_current);
   require(library, "cuCtxPopCurrent_v2", driver.ctx_pop_current);
+  require(library, "cuMemHostRegister_v2", driver.mem_host_register);
+  require(library, "cuMemHostUnregister", driver.mem_host_unregister);
   require(library, "cuModuleLoadDataEx", driver.module_load_data_ex);
   require(library, "cuModuleGetFunction", driver.module_get_function);
   require(library, "cuLaunchKernel", driver.launch_kernel);
@@ -58,6 +60,18 @@ std::string CudaDriver::message_of(Result result) const {
 const CudaDriver& cuda_driver() {
   static const CudaDriver driver = find_all();
   return driver;
+}
+
+void* primary_context(int index) {
+  const CudaDriver& driver = cuda_driver();
+  int handle = 0;
+  void* context = nullptr;
+  CudaDriver::Result result = driver.device_get(&handle, index);
+  if (result == 0) result = driver.device_primary_ctx_retain(&context, handle);
+  if (result == 0) return context;
+  throw StateError({.what = fmt::format("the context of cuda:{} cannot be had", index),
+                    .value = driver.message_of(result),
+                    .remedy = "a device that failed once needs a new process"});
 }
 
 CudaContextScope::CudaContextScope(void* context) {

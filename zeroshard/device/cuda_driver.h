@@ -2,6 +2,7 @@
 // and programs start where there is no driver.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace zeroshard {
@@ -17,6 +18,8 @@ struct CudaDriver {
   Result (*ctx_get_current)(void** context) = nullptr;
   Result (*ctx_push_current)(void* context) = nullptr;
   Result (*ctx_pop_current)(void** context) = nullptr;
+  Result (*mem_host_register)(void* data, std::size_t bytes, unsigned flags) = nullptr;
+  Result (*mem_host_unregister)(void* data) = nullptr;
   Result (*module_load_data_ex)(void** module, const void* image, unsigned options, int* names,
                                 void** values) = nullptr;
   Result (*module_get_function)(void** function, void* module, const char* name) = nullptr;
@@ -31,6 +34,10 @@ struct CudaDriver {
 
 // Throws ConfigError where there is no driver, or one that lacks a function.
 const CudaDriver& cuda_driver();
+
+// The context of device `index` that torch uses, which is the primary one. It is retained for good.
+// Throws StateError.
+void* primary_context(int index);
 
 // While it lives, the context is this thread's current one.
 class CudaContextScope {

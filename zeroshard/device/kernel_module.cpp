@@ -63,9 +63,7 @@ KernelModule::Loaded KernelModule::load_on(Device device) const {
   int handle = 0;
   Loaded loaded;
   require_success(driver.device_get(&handle, device.index), "there is no such device");
-  // torch's context is the primary one. It is retained for good, as the module is.
-  require_success(driver.device_primary_ctx_retain(&loaded.context, handle),
-                  "the device's context cannot be had");
+  loaded.context = primary_context(device.index);
   const CudaContextScope scope(loaded.context);
   void* const module = load_text(ptx_, name_, describe(driver, device, handle));
   for (const std::string& name : functions_) {

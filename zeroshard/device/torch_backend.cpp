@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -16,6 +17,7 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
+#include "zeroshard/device/cuda_driver.h"
 
 namespace zeroshard {
 namespace {
@@ -101,7 +103,8 @@ class TorchQueue final : public StreamQueue {
   }
 
   void wait(const PointPtr& point) override {
-    const auto* own = dynamic_cast<const TorchPoint*>(point.get());
+    const PointPtr inner = innermost(point);
+    const auto* own = dynamic_cast<const TorchPoint*>(inner.get());
     if (own == nullptr) return point->synchronize();
     with_our_errors([&] { own->hold_up(stream_); });
   }
@@ -146,6 +149,33 @@ class TorchBackend final : public DeviceBackend {
 
   std::shared_ptr<void> allocate_pinned(int index, std::int64_t bytes) override {
     return allocate(*at::getHostAllocator(kType), index, bytes);
+  }
+
+  std::string pin(int index, void* data, std::int64_t bytes) override {
+    constexpr unsigned kForAllContexts = 1;  // CU_MEMHOSTREGISTER_PORTABLE
+    const CudaContextScope scope(primary_context(index));
+    const auto result =
+        cuda_driver().mem_host_register(data, static_cast<std::size_t>(bytes), kForAllContexts);
+    return result == 0 ? "" : cuda_driver().message_of(result);
+  }
+
+  void unpin(int index, void* data) noexcept override {
+    try {
+      const CudaContextScope scope(primary_context(index));
+      cuda_driver().mem_host_unregister(data);
+    } catch (const Error&) {  // the device is broken: the process ends soon, and the pins with it
+    }
+  }
+
+  bool is_pinned(int, const void* data) override {
+    return with_our_errors([&] { return at::globalContext().isPinnedPtr(data, kType); });
+  }
+
+  void trim(int index) override {
+    with_our_errors([&] {
+      const c10::DeviceGuard scope(device(index));
+      c10::getDeviceAllocator(kType)->emptyCache();
+    });
   }
 
  private:

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "zeroshard/base/check.h"
+#include <fmt/format.h>
+
+#include "zeroshard/base/bytes.h"
+#include "zeroshard/base/error.h"
 #include "zeroshard/layout/alignment.h"
 
 namespace zeroshard {
@@ -11,6 +14,29 @@ namespace {
 
 std::size_t at(Category category) { return static_cast<std::size_t>(category); }
 std::size_t at(Tier tier) { return static_cast<std::size_t>(tier); }
+
+struct Asked {
+  Category category;
+  Tier tier;
+  std::int64_t bytes;
+};
+
+// The tier's own words, and what is held there already, which is what a person can change.
+StorageError with_ledger(const StorageError& error, const Asked& asked,
+                         const MemoryLedger& ledger) {
+  const Fault& fault = error.fault();
+  const bool on_device = asked.tier == Tier::device;
+  return StorageError(
+      {.what = fmt::format("{} while {} of {} were asked for", fault.what, human_bytes(asked.bytes),
+                           name_of(asked.category)),
+       .value = fmt::format("{}; the states hold {} of {} memory:\n{}", fault.value,
+                            human_bytes(ledger.total(asked.tier)), on_device ? "device" : "host",
+                            describe(ledger, asked.tier)),
+       .remedy = on_device ? "use a smaller micro-batch, checkpoint activations, offload the "
+                             "optimizer to the CPU, or use more ranks; `zeroshard plan` counts "
+                             "what each takes"
+                           : fault.remedy});
+}
 
 }  // namespace
 
@@ -53,9 +79,22 @@ void MemoryLedger::forget_peaks() {
   for (Account& account : totals_) account.peak = account.now;
 }
 
-StateBuffer::StateBuffer(Buffer buffer, Category category, Tier tier,
+std::string describe(const MemoryLedger& ledger, Tier tier) {
+  std::string lines;
+  for (const Category category : kCategories) {
+    const std::int64_t bytes = ledger.bytes(category, tier);
+    if (bytes > 0) lines += fmt::format("  {:<10} {}\n", name_of(category), human_bytes(bytes));
+  }
+  return lines;
+}
+
+StateBuffer::StateBuffer(TierBuffer memory, Category category, Tier tier,
                          std::shared_ptr<MemoryLedger> ledger)
-    : buffer_(std::move(buffer)), category_(category), tier_(tier), ledger_(std::move(ledger)) {
+    : buffer_(std::move(memory.buffer)),
+      category_(category),
+      tier_(tier),
+      pinned_(memory.pinned),
+      ledger_(std::move(ledger)) {
   ledger_->add(category_, tier_, buffer_.bytes());
 }
 
@@ -65,6 +104,7 @@ StateBuffer& StateBuffer::operator=(StateBuffer&& other) noexcept {
   buffer_ = std::move(other.buffer_);
   category_ = other.category_;
   tier_ = other.tier_;
+  pinned_ = other.pinned_;
   ledger_ = std::move(other.ledger_);
   return *this;
 }
@@ -74,10 +114,38 @@ void StateBuffer::forget() noexcept {
   ledger_ = nullptr;
 }
 
-StateBuffer StateMemory::allocate(Category category, Tier tier, std::int64_t bytes) {
-  ZS_CHECK(tier == Tier::device, "states of the other tiers come with offload");
-  const std::int64_t rounded = checked_round_up(bytes, kBufferAlignmentBytes);
-  return {Buffer(device_, rounded), category, tier, ledger_};
+StateMemory::StateMemory(Device device, HostMemoryOptions host)
+    : device_(device),
+      on_device_(device),
+      host_(device, std::move(host)),
+      ledger_(std::make_shared<MemoryLedger>()) {}
+
+TierMemory& StateMemory::at(Tier tier) {
+  switch (tier) {
+    case Tier::device: return on_device_;
+    case Tier::host: return host_;
+    case Tier::disk: break;
+  }
+  throw StorageError({.what = "states cannot lie on a disk yet",
+                      .value = "tier \"disk\"",
+                      .remedy = "offload to \"cpu\""});
 }
+
+StateBuffer StateMemory::allocate(Category category, Tier tier, std::int64_t bytes) {
+  const std::int64_t rounded = checked_round_up(bytes, kBufferAlignmentBytes);
+  TierMemory& memory = at(tier);
+  try {
+    return {memory.allocate(rounded), category, tier, ledger_};
+  } catch (const StorageError& error) {
+    throw with_ledger(error, {category, tier, rounded}, *ledger_);
+  }
+}
+
+StateBuffer StateMemory::allocate_ring(std::int64_t bytes) {
+  const std::int64_t rounded = checked_round_up(bytes, kBufferAlignmentBytes);
+  return {host_.allocate_ring(rounded), Category::buffers, Tier::host, ledger_};
+}
+
+void StateMemory::trim_device() { backend_of(device_.kind).trim(device_.index); }
 
 }  // namespace zeroshard

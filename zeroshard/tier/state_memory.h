@@ -1,17 +1,20 @@
 // All states are allocated here, and a ledger counts what is held: bytes by category and tier.
 //
-//   StateMemory memory(device);
-//   StateBuffer master = memory.allocate(Category::master, Tier::device, bytes);
-//   memory.ledger().bytes(Category::master, Tier::device);
+//   StateMemory memory(device, {.pin = true});
+//   memory.reserve_host(planned);   // what all states of the host tier take together
+//   StateBuffer master = memory.allocate(Category::master, Tier::host, bytes);
+//   memory.ledger().bytes(Category::master, Tier::host);
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "zeroshard/device/buffer.h"
 #include "zeroshard/layout/category.h"
+#include "zeroshard/tier/host_tier.h"
 #include "zeroshard/tier/options.h"
 
 namespace zeroshard {
@@ -40,11 +43,16 @@ class MemoryLedger {
   std::array<Account, kTiers> totals_{};
 };
 
+// What the ledger holds of a tier, a line for each category that has something:
+// "  master      1.50 GiB\n".
+std::string describe(const MemoryLedger& ledger, Tier tier);
+
 // The memory of one state. It can be moved, and the ledger hears of its end.
 class StateBuffer {
  public:
   StateBuffer() = default;
-  StateBuffer(Buffer buffer, Category category, Tier tier, std::shared_ptr<MemoryLedger> ledger);
+  StateBuffer(TierBuffer memory, Category category, Tier tier,
+              std::shared_ptr<MemoryLedger> ledger);
   ~StateBuffer() { forget(); }
   StateBuffer(StateBuffer&& other) noexcept = default;
   StateBuffer& operator=(StateBuffer&& other) noexcept;
@@ -53,6 +61,9 @@ class StateBuffer {
   std::int64_t bytes() const { return buffer_.bytes(); }
   Device device() const { return buffer_.device(); }
   Tier tier() const { return tier_; }
+  // Host memory that the device copies from and to without the CPU's help. With the CPU as device
+  // it is what the options ask for, so that both ways of copying are tested there.
+  bool pinned() const { return pinned_; }
   explicit operator bool() const { return ledger_ != nullptr; }
 
   // Who reads or writes the state says so, as buffer.h tells.
@@ -67,22 +78,35 @@ class StateBuffer {
   Buffer buffer_;
   Category category_ = Category::parameters;
   Tier tier_ = Tier::device;
+  bool pinned_ = false;
   std::shared_ptr<MemoryLedger> ledger_;
 };
 
+// Its buffers may outlive it. One thread at a time may allocate.
 class StateMemory {
  public:
-  explicit StateMemory(Device device)
-      : device_(device), ledger_(std::make_shared<MemoryLedger>()) {}
+  explicit StateMemory(Device device, HostMemoryOptions host = {});
 
   Device device() const { return device_; }
-  // The bytes are rounded up to whole buffers (256 bytes), as the planner counts. Throws
-  // StorageError.
+  // Maps the host tier's arena, once and before its first state. `bytes` is the sum of what will be
+  // allocated there, rings aside; what goes beyond it has memory of its own. Throws StorageError
+  // where the host has not that much, or, where pinning is insisted on, cannot pin it.
+  void reserve_host(std::int64_t bytes) { host_.reserve(bytes); }
+  // The bytes are rounded up to whole buffers (256 bytes), as the planner counts. The memory is not
+  // initialised. Throws StorageError, which says what is held where it was asked for.
   StateBuffer allocate(Category category, Tier tier, std::int64_t bytes);
+  // Host memory for a ring of staging slots: pinned where it can be, whatever the states are.
+  StateBuffer allocate_ring(std::int64_t bytes);
+  // Gives device memory that no state holds back to the driver, for other processes.
+  void trim_device();
   MemoryLedger& ledger() const { return *ledger_; }
 
  private:
-  Device device_;
+  TierMemory& at(Tier tier);
+
+  const Device device_;
+  DeviceTier on_device_;
+  HostTier host_;
   std::shared_ptr<MemoryLedger> ledger_;
 };
 
