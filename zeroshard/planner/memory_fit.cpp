@@ -1,0 +1,167 @@
+#include "zeroshard/planner/memory_fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "zeroshard/base/bytes.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/layout/checked.h"
+#include "zeroshard/layout/placement.h"
+
+namespace zeroshard {
+namespace {
+
+Footprint footprint_at(const ModelLayout& model, FootprintOptions options,
+                       std::size_t first_host_unit) {
+  options.first_host_unit = first_host_unit;
+  return footprint(model, options);
+}
+
+// The last of the numbers 0 to `count` that `holds`, where it holds for all numbers up to one.
+template <typename Holds>
+std::optional<std::size_t> last_that(std::size_t count, const Holds& holds) {
+  if (holds(count)) return count;
+  if (!holds(0)) return std::nullopt;
+  std::size_t good = 0, bad = count;
+  while (bad - good > 1) {
+    const std::size_t middle = good + (bad - good) / 2;
+    (holds(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+// A size that can be written into a configuration, and is enough.
+std::string enough(std::int64_t bytes) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  if (bytes < kMiB) return fmt::format("\"{}\"", bytes);
+  return fmt::format("\"{}MiB\"", checked_round_up(bytes, kMiB) / kMiB);
+}
+
+bool shards_states(const FootprintOptions& options) {
+  return stage_row(options.zero.stage).optimizer_states == Placement::sharded;
+}
+
+bool parameters_are_on_host(const FootprintOptions& options) {
+  return stage_row(options.zero.stage).parameters == Placement::sharded &&
+         options.offload.parameters != Tier::device;
+}
+
+[[noreturn]] void refuse_device_budget(std::int64_t budget, std::int64_t least,
+                                       const FootprintOptions& options) {
+  std::string remedy = "give at least " + enough(least);
+  if (!parameters_are_on_host(options)) {
+    remedy += ", or put the parameters on the host as well (stage 3 with offload_param)";
+  }
+  throw ConfigError(
+      {.what = "zeroshard.device_budget is less than this model needs on the device "
+               "with all optimizer states on the host",
+       .value = fmt::format("{}, while it needs {}", human_bytes(budget), human_bytes(least)),
+       .remedy = std::move(remedy)});
+}
+
+// The share of the elements that units from `first` on have, never more than that.
+double ratio_at(const ModelLayout& model, std::size_t first, bool sharded) {
+  std::int64_t behind = 0, all = 0;
+  for (std::size_t i = 0; i < model.units().size(); ++i) {
+    const LayoutTotals& totals = model.units()[i].totals();
+    const std::int64_t owned =
+        sharded ? totals.trainable_shard_numel : totals.trainable_padded_numel;
+    all += owned;
+    if (i >= first) behind += owned;
+  }
+  if (all == 0) return 0.0;
+  return std::floor(1000.0 * static_cast<double>(behind) / static_cast<double>(all)) / 1000.0;
+}
+
+// How the host comes to hold at most so many bytes: by the fewest units whose states must stay on
+// the device. Empty where even all of them are not enough.
+std::string what_would_fit(const ModelLayout& model, const FootprintOptions& options,
+                           std::int64_t host_bytes) {
+  const std::size_t units = model.units().size();
+  const auto on_host = last_that(units, [&](std::size_t count) {
+    return footprint_at(model, options, units - count).total(Tier::host) <= host_bytes;
+  });
+  if (!on_host) return parameters_are_on_host(options) ? "leave offload_param out" : "";
+  const std::size_t first = units - *on_host;
+  const std::int64_t device = footprint_at(model, options, first).total(Tier::device);
+  if (options.zero.device_budget_bytes) {
+    return fmt::format("a zeroshard.device_budget of {} would fit", enough(device));
+  }
+  return fmt::format("an offload_optimizer.ratio of {:g} would fit, with {} on the device",
+                     ratio_at(model, first, shards_states(options)), human_bytes(device));
+}
+
+std::string joined(std::string first, const std::string& second, const char* between) {
+  if (first.empty() || second.empty()) return first + second;
+  return std::move(first) + between + second;
+}
+
+void check_host_budget(const ModelLayout& model, const FootprintOptions& options) {
+  const std::int64_t budget = options.zero.host_budget_bytes.value();
+  const Footprint plan = footprint(model, options);
+  const std::int64_t needed = plan.total(Tier::host);
+  if (needed <= budget) return;
+  std::string remedy =
+      joined("give at least " + enough(needed), what_would_fit(model, options, budget), ", or ");
+  if (shards_states(options)) remedy += ", or take more ranks, each of which then holds less";
+  throw ConfigError(
+      {.what = "zeroshard.host_budget is less than the plan puts on the host",
+       .value = fmt::format("{}, but {}", human_bytes(budget), in_one_line(plan, Tier::host)),
+       .remedy = std::move(remedy)});
+}
+
+std::size_t fit_to_device(const ModelLayout& model, const FootprintOptions& options,
+                          std::int64_t budget) {
+  const auto fits = [&](std::size_t first_host_unit) {
+    return footprint_at(model, options, first_host_unit).total(Tier::device) <= budget;
+  };
+  const auto first = last_that(model.units().size(), fits);
+  if (first) return *first;
+  refuse_device_budget(budget, footprint_at(model, options, 0).total(Tier::device), options);
+}
+
+}  // namespace
+
+std::optional<std::size_t> fit_to_budgets(const ModelLayout& model,
+                                          const FootprintOptions& options) {
+  FootprintOptions fitted = options;
+  if (const auto budget = options.zero.device_budget_bytes) {
+    fitted.first_host_unit = fit_to_device(model, options, *budget);
+  }
+  if (options.zero.host_budget_bytes) check_host_budget(model, fitted);
+  return fitted.first_host_unit;
+}
+
+void check_host_room(const ModelLayout& model, const FootprintOptions& options,
+                     const HostRoom& room) {
+  const Footprint plan = footprint(model, options);
+  const std::int64_t each = plan.total(Tier::host);
+  const std::int64_t missing =
+      checked_mul(std::max<std::int64_t>(0, each - room.held_bytes), room.ranks);
+  if (missing <= room.bytes) return;
+  std::string value = in_one_line(plan, Tier::host);
+  if (room.ranks > 1) {
+    value += fmt::format(" for each of {} ranks, {}", room.ranks,
+                         human_bytes(checked_mul(each, room.ranks)));
+  }
+  value += fmt::format(", while {} can be had here by {}", human_bytes(room.bytes), room.set_by);
+  const std::string less =
+      what_would_fit(model, options, room.bytes / room.ranks + room.held_bytes);
+  throw StorageError(
+      {.what = "the plan puts more on the host than it has memory for",
+       .value = std::move(value),
+       .remedy = joined(less, "give the ranks more memory, or take more hosts", ", or ")});
+}
+
+std::string in_one_line(const Footprint& plan, Tier tier) {
+  std::string line;
+  for (const Category category : kCategories) {
+    const std::int64_t bytes = plan.bytes(category, tier);
+    if (bytes > 0) line += fmt::format("{} {}, ", name_of(category), human_bytes(bytes));
+  }
+  return line + "in all " + human_bytes(plan.total(tier));
+}
+
+}  // namespace zeroshard

@@ -1,0 +1,41 @@
+// Whether a plan fits into the memory there is, and which units' states leave the device where a
+// budget decides that. What does not fit is refused with what would.
+//
+//   FootprintOptions options = footprint_options(config, micro_steps);
+//   options.first_host_unit = fit_to_budgets(model, options);
+//   check_host_room(model, options, {.bytes = room.bytes, .set_by = room.set_by});
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "zeroshard/layout/unit_layout.h"
+#include "zeroshard/planner/footprint.h"
+
+namespace zeroshard {
+
+// With a device_budget: the first unit whose optimizer states lie on the host, such that as many
+// units as possible keep theirs on the device. Without one: what options.first_host_unit says.
+// Budgets are of one rank, and count what the engine's ledger counts. Throws ConfigError where a
+// budget is too small for this model.
+std::optional<std::size_t> fit_to_budgets(const ModelLayout& model,
+                                          const FootprintOptions& options);
+
+// What a machine can still give to the ranks that run on it.
+struct HostRoom {
+  std::int64_t bytes = 0;
+  std::string set_by = {};  // the file that says so
+  int ranks = 1;
+  std::int64_t held_bytes = 0;  // of a rank's plan, already allocated
+};
+
+// Throws StorageError where the plan's host tier does not fit into it.
+void check_host_room(const ModelLayout& model, const FootprintOptions& options,
+                     const HostRoom& room);
+
+// "gradients 1.25 GiB, master 2.5 GiB, moments 5 GiB, in all 8.75 GiB"
+std::string in_one_line(const Footprint& plan, Tier tier);
+
+}  // namespace zeroshard
