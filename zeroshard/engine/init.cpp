@@ -8,7 +8,7 @@
 namespace zeroshard {
 namespace {
 
-thread_local Init* innermost = nullptr;
+thread_local Init* innermost_scope = nullptr;
 
 }  // namespace
 
@@ -16,13 +16,13 @@ Init::Init(EngineOptions options, Communicator& comm, std::uint64_t seed)
     : options_(std::move(options)),
       comm_(comm),
       memory_(std::make_shared<StateMemory>(options_.device)),
-      outer_(std::exchange(innermost, this)) {
+      outer_(std::exchange(innermost_scope, this)) {
   at::manual_seed(seed);
 }
 
-Init::~Init() { innermost = outer_; }
+Init::~Init() { innermost_scope = outer_; }
 
-Init* Init::current() { return innermost; }
+Init* Init::current() { return innermost_scope; }
 
 // What nested units have adopted already is theirs.
 void Init::adopt(const torch::nn::Module& module, UnitBase& unit) {
