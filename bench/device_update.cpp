@@ -2,8 +2,8 @@
 //
 //   cmake --build build --target device_update && build/bench/device_update [parameters]
 //
-// bf16 gradients and parameters, fp32 master and moments: 28 bytes per parameter, and 2 for the
-// norm.
+// bf16 gradients and parameters, fp32 master and moments: 28 bytes per parameter, 24 with the
+// master in two halves, and 2 for the norm.
 #include <chrono>
 #include <cstdlib>
 
@@ -13,6 +13,7 @@
 #include "zeroshard/device/accelerators.h"
 #include "zeroshard/device/buffer.h"
 #include "zeroshard/numeric/arrays.h"
+#include "zeroshard/numeric/masters.h"
 #include "zeroshard/optim/device_norm.h"
 #include "zeroshard/optim/update.h"
 
@@ -50,20 +51,23 @@ struct DeviceArrays {
     }
   }
 
-  std::vector<SegmentUpdate> segments(const OptimizerOptions& options) const {
+  // Halved: the first half of the masters' memory holds the lower halves.
+  std::vector<SegmentUpdate> segments(const OptimizerOptions& options, bool halved) const {
     std::vector<SegmentUpdate> all;
     for (std::int64_t i = 0; i < kSegments; ++i) {
       const std::int64_t begin = count * i / kSegments / 64 * 64;
       const std::int64_t end = count * (i + 1) / kSegments / 64 * 64;
-      all.push_back({&options,
-                     {.gradient = element_at(gradient.data(), begin, DType::bf16),
-                      .gradient_dtype = DType::bf16,
-                      .master = static_cast<float*>(master.data()) + begin,
-                      .moments = {static_cast<float*>(first.data()) + begin,
-                                  static_cast<float*>(second.data()) + begin},
-                      .parameter = element_at(parameter.data(), begin, DType::bf16),
-                      .count = end - begin},
-                     {.step = 2}});
+      all.push_back(
+          {&options,
+           {.gradient = element_at(gradient.data(), begin, DType::bf16),
+            .gradient_dtype = DType::bf16,
+            .master = halved ? nullptr : static_cast<float*>(master.data()) + begin,
+            .master_low = halved ? static_cast<std::uint16_t*>(master.data()) + begin : nullptr,
+            .moments = {static_cast<float*>(first.data()) + begin,
+                        static_cast<float*>(second.data()) + begin},
+            .parameter = element_at(parameter.data(), begin, DType::bf16),
+            .count = end - begin},
+           {.step = 2}});
     }
     return all;
   }
@@ -74,6 +78,7 @@ void measure(std::int64_t count) {
   load_array_kernels(kFirst);
   load_update_kernels(kFirst);
   load_norm_kernels(kFirst);
+  load_master_kernels(kFirst);
   const std::chrono::duration<double, std::milli> loading =
       std::chrono::steady_clock::now() - start;
   fmt::print("loading the kernels: {:.0f} ms\n", loading.count());
@@ -81,7 +86,16 @@ void measure(std::int64_t count) {
   arrays.clear();
   const OptimizerOptions adam = AdamOptions{.weight_decay = 0.1};
   const auto size = static_cast<double>(count);
-  report("Adam", time_of([&] { update_on(kFirst, arrays.segments(adam)); }), 28 * size);
+  const auto update = [&](bool halved) { update_on(kFirst, arrays.segments(adam, halved)); };
+  report("Adam", time_of([&] { update(false); }), 28 * size);
+  report("Adam with halved masters", time_of([&] { update(true); }), 24 * size);
+  const MasterHalves halves{static_cast<std::uint16_t*>(arrays.parameter.data()),
+                            static_cast<std::uint16_t*>(arrays.gradient.data())};
+  auto* const whole = static_cast<float*>(arrays.master.data());
+  report("masters into halves", time_of([&] { halve_masters(kFirst, halves, whole, count); }),
+         8 * size);
+  report("masters from halves", time_of([&] { join_masters(kFirst, whole, halves, count); }),
+         8 * size);
   const Buffer scratch(kFirst, norm_scratch_bytes({count}));
   const std::vector<NormSpan> spans{{{{arrays.gradient.data(), DType::bf16, count, 0}}, count}};
   DeviceNorm norm(kFirst);

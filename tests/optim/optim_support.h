@@ -1,6 +1,7 @@
 // States of a span and random optimizers for the property tests.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <random>
@@ -12,6 +13,7 @@
 
 #include "zeroshard/base/half.h"
 #include "zeroshard/base/thread_pool.h"
+#include "zeroshard/numeric/masters.h"
 #include "zeroshard/optim/update.h"
 
 namespace zeroshard::testing {
@@ -63,6 +65,7 @@ struct States {
   DType parameter_dtype = DType::fp32;
   std::vector<float> gradient32{}, master{}, first{}, second{};
   std::vector<std::uint16_t> gradient16{}, parameter{};
+  std::vector<std::uint16_t> low{};  // where the masters are in two halves: in_halves()
 
   std::int64_t count() const { return static_cast<std::int64_t>(master.size()); }
   float gradient(std::size_t i) const {
@@ -74,16 +77,44 @@ struct States {
   UpdateSpan span(std::int64_t begin, std::int64_t end) {
     const bool wide = gradient_dtype == DType::fp32;
     const bool alone = parameter_dtype == DType::fp32;
+    const bool halved = !low.empty();
     return {.gradient = wide ? static_cast<const void*>(gradient32.data() + begin)
                              : static_cast<const void*>(gradient16.data() + begin),
             .gradient_dtype = gradient_dtype,
-            .master = master.data() + begin,
+            .master = halved ? nullptr : master.data() + begin,
+            .master_low = halved ? low.data() + begin : nullptr,
             .moments = {first.data() + begin, second.data() + begin},
             .parameter = alone ? nullptr : parameter.data() + begin,
             .parameter_dtype = alone ? DType::bf16 : parameter_dtype,
             .count = end - begin};
   }
 };
+
+// The same with masters in two halves. Their ties are settled, which those of `whole` must be.
+inline States in_halves(const States& whole) {
+  States states = whole;
+  states.low.resize(whole.master.size());
+  halve_masters(kCpu, {states.parameter.data(), states.low.data()}, whole.master.data(),
+                whole.count());
+  std::fill(states.master.begin(), states.master.end(), -7.0F);  // nobody reads them
+  return states;
+}
+
+inline States made_whole(States states) {
+  join_masters(kCpu, states.master.data(), {states.parameter.data(), states.low.data()},
+               states.count());
+  states.low.clear();
+  return states;
+}
+
+// As after an update: masters settled, parameters rounded from them.
+inline States settled(States states) {
+  settle_masters(kCpu, states.master.data(), states.count());
+  for (std::size_t i = 0; i < states.master.size(); ++i) {
+    states.parameter[i] = fp32_to_bf16(states.master[i]);
+  }
+  return states;
+}
 
 inline void push_gradient(States& states, float value) {
   states.gradient32.push_back(value);
@@ -135,6 +166,7 @@ inline std::string difference(const States& a, const States& b) {
   if (text.empty()) text = compare("first", a.first, b.first);
   if (text.empty()) text = compare("second", a.second, b.second);
   if (text.empty()) text = compare("parameter", a.parameter, b.parameter);
+  if (text.empty()) text = compare("low", a.low, b.low);
   return text;
 }
 

@@ -28,6 +28,7 @@ class DeviceBytes {
       : bytes_(static_cast<std::int64_t>(bytes)),
         shift_(shift),
         memory_(kFirst, bytes_ + shift + 1) {
+    if (bytes_ == 0) return;
     const Stream stream = Stream::current(kFirst);
     copy_bytes(stream, data(), kFirst, from, kCpu, bytes_);
     stream.synchronize();

@@ -19,20 +19,25 @@ using testing::on_device;
 using testing::Random;
 using testing::States;
 
+using Shifts = std::array<std::int64_t, 6>;
+
 // States of a span on the device. Every array lies a few elements behind a boundary.
 struct DeviceStates {
   DType gradient_dtype, parameter_dtype;
-  DeviceBytes gradient, master, first, second, parameter;
+  bool halved;
+  DeviceBytes gradient, master, first, second, parameter, low;
 
-  DeviceStates(const States& states, std::array<std::int64_t, 5> shifts)
+  DeviceStates(const States& states, Shifts shifts)
       : gradient_dtype(states.gradient_dtype),
         parameter_dtype(states.parameter_dtype),
+        halved(!states.low.empty()),
         gradient(states.gradient_dtype == DType::fp32 ? on_device(states.gradient32, shifts[0])
                                                       : on_device(states.gradient16, shifts[0])),
         master(on_device(states.master, shifts[1])),
         first(on_device(states.first, shifts[2])),
         second(on_device(states.second, shifts[3])),
-        parameter(on_device(states.parameter, shifts[4])) {}
+        parameter(on_device(states.parameter, shifts[4])),
+        low(on_device(states.low, shifts[5])) {}
 
   UpdateSpan span(std::int64_t begin, std::int64_t end) const {
     const auto floats = [&](const DeviceBytes& array) {
@@ -41,7 +46,8 @@ struct DeviceStates {
     const bool alone = parameter_dtype == DType::fp32;
     return {.gradient = element_at(gradient.data(), begin, gradient_dtype),
             .gradient_dtype = gradient_dtype,
-            .master = floats(master),
+            .master = halved ? nullptr : floats(master),
+            .master_low = halved ? static_cast<std::uint16_t*>(low.data()) + begin : nullptr,
             .moments = {floats(first), floats(second)},
             .parameter = alone ? nullptr : element_at(parameter.data(), begin, parameter_dtype),
             .parameter_dtype = alone ? DType::bf16 : parameter_dtype,
@@ -53,6 +59,7 @@ struct DeviceStates {
     first.copy_to(states.first.data());
     second.copy_to(states.second.data());
     parameter.copy_to(states.parameter.data());
+    if (halved) low.copy_to(states.low.data());
   }
 };
 
@@ -62,16 +69,25 @@ class GpuUpdate : public testing::OnGpu {
   ThreadPool pool_{4};
 
   // All arrays alike (so that elements go by fours), or each somewhere else.
-  std::array<std::int64_t, 5> any_shifts() {
+  Shifts any_shifts() {
     const bool alike = random_.between(0, 2) > 0;
     const std::int64_t all = random_.between(0, 5);
-    std::array<std::int64_t, 5> shifts{};
+    Shifts shifts{};
     for (std::int64_t& shift : shifts) shift = alike ? all : random_.between(0, 5);
     return shifts;
   }
 
-  // Cuts the span at random, updates all segments by one call, and compares with the CPU.
+  // With whole masters, and with halved ones where there may be such.
   void expect_same_bits(const OptimizerOptions& options, const States& start, std::int64_t most) {
+    expect_same_bits_of(options, start, most);
+    if (start.parameter_dtype == DType::bf16) {
+      expect_same_bits_of(options, in_halves(start), most);
+    }
+  }
+
+  // Cuts the span at random, updates all segments by one call, and compares with the CPU.
+  void expect_same_bits_of(const OptimizerOptions& options, const States& start,
+                           std::int64_t most) {
     const StepScalars scalars{.gradient_factor = 0.37F, .step = random_.between(1, 4)};
     States expected = start, result = start;
     update_span(options, expected.span(0, expected.count()), scalars, pool_);
@@ -86,7 +102,8 @@ class GpuUpdate : public testing::OnGpu {
     on_gpu.copy_to(result);
     ASSERT_EQ(difference(result, expected), "")
         << "optimizer " << options.index() << ", gradient " << name_of(start.gradient_dtype)
-        << ", parameter " << name_of(start.parameter_dtype) << ", step " << scalars.step;
+        << ", parameter " << name_of(start.parameter_dtype) << ", step " << scalars.step
+        << (start.low.empty() ? "" : ", in halves");
   }
 };
 

@@ -10,6 +10,7 @@ namespace zeroshard::kernels {
 struct Avx2Lanes {
   static constexpr std::int64_t kWidth = 8;
   using Mask = __m256;
+  using Bits = std::uint32_t __attribute__((vector_size(32)));
 
   __m256 value;
 
@@ -25,6 +26,15 @@ struct Avx2Lanes {
   void store_bf16(std::uint16_t* to) const { put_bits(to, bf16_bits()); }
   void store_fp16(std::uint16_t* to) const {
     put_bits(to, _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+
+  static Avx2Lanes of_bits(Bits bits) { return {reinterpret_cast<__m256>(bits)}; }
+  Bits bits() const { return reinterpret_cast<Bits>(value); }
+  static Bits load_half(const std::uint16_t* from) {
+    return reinterpret_cast<Bits>(_mm256_cvtepu16_epi32(bits_at(from)));
+  }
+  static void store_half(std::uint16_t* to, Bits bits) {
+    put_bits(to, narrowed(reinterpret_cast<__m256i>(bits)));
   }
 
   struct Squares {
@@ -60,9 +70,13 @@ struct Avx2Lanes {
     const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
     const __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x0040));
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
-    const __m256i chosen = _mm256_blendv_epi8(rounded, quiet, nan);
-    // Packing works within each half of the register; the permutation brings the halves together.
-    const __m256i packed = _mm256_packus_epi32(chosen, chosen);
+    return narrowed(_mm256_blendv_epi8(rounded, quiet, nan));
+  }
+
+  // Eight numbers of 16 bits each. Packing works within each half of the register; the permutation
+  // brings the halves together.
+  static __m128i narrowed(__m256i wide) {
+    const __m256i packed = _mm256_packus_epi32(wide, wide);
     return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
   }
 };

@@ -10,6 +10,7 @@ namespace zeroshard::kernels {
 struct Avx512Lanes {
   static constexpr std::int64_t kWidth = 16;
   using Mask = __mmask16;
+  using Bits = std::uint32_t __attribute__((vector_size(64)));
 
   __m512 value;
 
@@ -27,6 +28,15 @@ struct Avx512Lanes {
   void store_bf16(std::uint16_t* to) const { put_bits(to, bf16_bits()); }
   void store_fp16(std::uint16_t* to) const {
     put_bits(to, _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+
+  static Avx512Lanes of_bits(Bits bits) { return {reinterpret_cast<__m512>(bits)}; }
+  Bits bits() const { return reinterpret_cast<Bits>(value); }
+  static Bits load_half(const std::uint16_t* from) {
+    return reinterpret_cast<Bits>(_mm512_cvtepu16_epi32(bits_at(from)));
+  }
+  static void store_half(std::uint16_t* to, Bits bits) {
+    put_bits(to, _mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(bits)));
   }
 
   struct Squares {

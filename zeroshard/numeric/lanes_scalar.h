@@ -16,6 +16,7 @@ namespace zeroshard::kernels {
 struct ScalarLanes {
   static constexpr std::int64_t kWidth = 1;
   using Mask = bool;
+  using Bits = std::uint32_t;
 
   float value;
 
@@ -36,6 +37,14 @@ struct ScalarLanes {
     *to = static_cast<std::uint16_t>(value != value ? quiet : rounded);
   }
   ZS_HOST_DEVICE void store_fp16(std::uint16_t* to) const { *to = fp32_to_fp16(value); }
+
+  // The bits of each lane as a whole number without sign; of 16-bit ones the upper half is zero.
+  ZS_HOST_DEVICE static ScalarLanes of_bits(Bits bits) { return {std::bit_cast<float>(bits)}; }
+  ZS_HOST_DEVICE Bits bits() const { return std::bit_cast<Bits>(value); }
+  ZS_HOST_DEVICE static Bits load_half(const std::uint16_t* from) { return *from; }
+  ZS_HOST_DEVICE static void store_half(std::uint16_t* to, Bits bits) {
+    *to = static_cast<std::uint16_t>(bits);
+  }
 
   // One fp64 sum of squares per lane. The square of an fp32 is exact in fp64.
   struct Squares {

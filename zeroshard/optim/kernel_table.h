@@ -20,7 +20,10 @@ struct TableOf {
               Update<Lanes, Coefficients, kBf16, kFp16>::run},
              {Update<Lanes, Coefficients, kFp16, kFp32>::run,
               Update<Lanes, Coefficients, kFp16, kBf16>::run,
-              Update<Lanes, Coefficients, kFp16, kFp16>::run}}};
+              Update<Lanes, Coefficients, kFp16, kFp16>::run}},
+            {Update<Lanes, Coefficients, kFp32, kBf16, true>::run,
+             Update<Lanes, Coefficients, kBf16, kBf16, true>::run,
+             Update<Lanes, Coefficients, kFp16, kBf16, true>::run}};
   }
 
   static constexpr Kernels all() {

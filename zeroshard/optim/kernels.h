@@ -10,19 +10,23 @@
 
 namespace zeroshard {
 
-// Where a span's states lie. `parameter` is written only by kernels that have a 16-bit one.
+// Where a span's states lie. `parameter` is written only by kernels that have a 16-bit one. Those
+// of halved masters have `master_low` in place of `master`, and read `parameter` too.
 struct UpdatePointers {
   const void* gradient;
   float* master;
+  std::uint16_t* master_low;
   float* moments[2];
   void* parameter;
 };
 
-// [gradient's dtype][parameter's dtype]; fp32 as the latter: the master is the parameter.
+// [gradient's dtype][parameter's dtype]; fp32 as the latter: the master is the parameter. Halved
+// masters have bf16 parameters.
 template <typename Coefficients>
 struct UpdateTable {
   using Update = void (*)(const Coefficients&, const UpdatePointers&, std::int64_t count);
   Update run[kFloatDtypes][kFloatDtypes];
+  Update run_halved[kFloatDtypes];
 };
 
 struct Kernels {

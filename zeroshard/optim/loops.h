@@ -4,15 +4,19 @@
 #include <cstdint>
 
 #include "zeroshard/numeric/elements.h"
+#include "zeroshard/numeric/halved_master.h"
 #include "zeroshard/optim/kernels.h"
 #include "zeroshard/optim/rules.h"
 
 namespace zeroshard::kernels {
 
 // One pass over a span for one rule, gradient dtype and parameter dtype (fp32: none is written).
-template <typename Lanes, typename Coefficients, DType kGradient, DType kParameter>
+// kHalved: the parameter, bf16, is the upper half of its master.
+template <typename Lanes, typename Coefficients, DType kGradient, DType kParameter,
+          bool kHalved = false>
 struct Update {
   using ThisRule = Rule<Lanes, Coefficients>;
+  using Halves = HalvedMaster<Lanes>;
   static constexpr int kMoments = ThisRule::kMoments;
   static constexpr bool kHasParameter = kParameter != DType::fp32;
   static constexpr std::int64_t kBlock = 16;  // a cache line of fp32
@@ -22,29 +26,54 @@ struct Update {
 
   void lanes_at(const UpdatePointers& at, std::int64_t i) const {
     const Lanes g = Elements<Lanes, kGradient>::load(at.gradient, i) * factor;
-    Lanes p = Lanes::load(at.master + i);
+    Lanes p = load_master(at, i);
     Lanes moments[kMoments + 1];  // no array has length 0
     for (int k = 0; k < kMoments; ++k) moments[k] = Lanes::load(at.moments[k] + i);
     rule(g, p, moments);
     for (int k = 0; k < kMoments; ++k) with_one_nan(moments[k]).store(at.moments[k] + i);
-    p = with_one_nan(p);
-    p.store(at.master + i);
-    if constexpr (kHasParameter) Elements<Lanes, kParameter>::store(at.parameter, i, p);
+    store_master(at, i, with_one_nan(p));
+  }
+
+  static Lanes load_master(const UpdatePointers& at, std::int64_t i) {
+    if constexpr (!kHalved) return Lanes::load(at.master + i);
+    return Lanes::of_bits(
+        Halves::joined(Lanes::load_half(static_cast<const std::uint16_t*>(at.parameter) + i),
+                       Lanes::load_half(at.master_low + i)));
+  }
+
+  static void store_master(const UpdatePointers& at, std::int64_t i, Lanes p) {
+    if constexpr (kParameter != DType::bf16) {
+      p.store(at.master + i);
+      if constexpr (kHasParameter) Elements<Lanes, kParameter>::store(at.parameter, i, p);
+    } else {
+      const typename Lanes::Bits settled = Halves::settled(p.bits());
+      if constexpr (kHalved) {
+        Lanes::store_half(at.master_low + i, Halves::low(settled));
+      } else {
+        Lanes::of_bits(settled).store(at.master + i);
+      }
+      Lanes::store_half(static_cast<std::uint16_t*>(at.parameter) + i, Halves::parameter(settled));
+    }
   }
 
   void tail(const UpdatePointers& at, std::int64_t begin, std::int64_t end) const {
     Padded<Lanes, kGradient> gradient;
     Padded<Lanes, kParameter> parameter;
     Padded<Lanes, DType::fp32> master, moments[2];
+    Padded<Lanes, DType::bf16> master_low;
     gradient.copy_from(at.gradient, begin, end);
-    master.copy_from(at.master, begin, end);
+    if constexpr (kHalved) parameter.copy_from(at.parameter, begin, end);
+    if constexpr (kHalved) master_low.copy_from(at.master_low, begin, end);
+    if constexpr (!kHalved) master.copy_from(at.master, begin, end);
     for (int k = 0; k < kMoments; ++k) moments[k].copy_from(at.moments[k], begin, end);
     lanes_at({.gradient = gradient.values,
               .master = master.values,
+              .master_low = master_low.values,
               .moments = {moments[0].values, moments[1].values},
               .parameter = parameter.values},
              0);
-    master.copy_to(at.master, begin, end);
+    if constexpr (kHalved) master_low.copy_to(at.master_low, begin, end);
+    if constexpr (!kHalved) master.copy_to(at.master, begin, end);
     for (int k = 0; k < kMoments; ++k) moments[k].copy_to(at.moments[k], begin, end);
     if constexpr (kHasParameter) parameter.copy_to(at.parameter, begin, end);
   }
@@ -54,7 +83,8 @@ struct Update {
   // takes a function that only prefetches for one without effect and drops the call.
   [[gnu::always_inline]] static void prefetch(const UpdatePointers& at, std::int64_t i) {
     fetch_ahead<kGradient>(at.gradient, i);
-    fetch_ahead<DType::fp32>(at.master, i);
+    if constexpr (kHalved) fetch_ahead<DType::bf16>(at.master_low, i);
+    if constexpr (!kHalved) fetch_ahead<DType::fp32>(at.master, i);
     for (int k = 0; k < kMoments; ++k) fetch_ahead<DType::fp32>(at.moments[k], i);
     if constexpr (kHasParameter) fetch_ahead<kParameter>(at.parameter, i);
   }

@@ -17,11 +17,12 @@ bool is_float(DType dtype) {
 }
 
 UpdatePointers pointers_at(const UpdateSpan& span, std::int64_t begin) {
-  const auto moved = [begin](float* array) { return array == nullptr ? nullptr : array + begin; };
+  const auto moved = [begin](auto* array) { return array == nullptr ? nullptr : array + begin; };
   const std::int64_t gradient_bytes = begin * bytes_of(span.gradient_dtype);
   const std::int64_t parameter_bytes = begin * bytes_of(span.parameter_dtype);
   return {.gradient = static_cast<const char*>(span.gradient) + gradient_bytes,
-          .master = span.master + begin,
+          .master = moved(span.master),
+          .master_low = moved(span.master_low),
           .moments = {moved(span.moments[0]), moved(span.moments[1])},
           .parameter = span.parameter == nullptr
                            ? nullptr
@@ -52,7 +53,9 @@ struct Dispatch {
   template <typename Coefficients>
   void run(const UpdateTable<Coefficients>& table, const Coefficients& coefficients) const {
     const DType written = span.parameter == nullptr ? DType::fp32 : span.parameter_dtype;
-    const auto update = table.run[static_cast<int>(span.gradient_dtype)][static_cast<int>(written)];
+    const auto gradient = static_cast<int>(span.gradient_dtype);
+    const auto update = span.master_low != nullptr ? table.run_halved[gradient]
+                                                   : table.run[gradient][static_cast<int>(written)];
     pool.parallel_for(span.count, kUpdateGrain, [&](std::int64_t begin, std::int64_t end) {
       // The moments of a parameter whose gradient stays away (a rare token's row of an embedding)
       // decay to the smallest subnormal and stay there: 5 to 14 times slower, measured.
@@ -67,7 +70,11 @@ struct Dispatch {
 void check_span(const OptimizerOptions& options, const UpdateSpan& span) {
   ZS_CHECK_GE(span.count, 0, "span to update");
   ZS_CHECK(is_float(span.gradient_dtype), "gradient is {}", name_of(span.gradient_dtype));
-  ZS_CHECK(span.gradient != nullptr && span.master != nullptr, "gradient and master must be there");
+  const bool halved = span.master_low != nullptr;
+  ZS_CHECK(span.gradient != nullptr && (span.master != nullptr) != halved,
+           "gradient and master must be there, the master whole or in halves");
+  ZS_CHECK(!halved || (span.parameter != nullptr && span.parameter_dtype == DType::bf16),
+           "the upper half of a master is a bf16 parameter");
   for (int i = 0; i < moments_per_parameter(options); ++i) {
     ZS_CHECK(span.moments[static_cast<std::size_t>(i)] != nullptr, "moment {} is missing", i);
   }

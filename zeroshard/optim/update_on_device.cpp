@@ -36,11 +36,13 @@ struct SegmentTable {
     const ArrayCut cut = cut_arrays(span.count, chunks,
                                     {{span.gradient, span.gradient_dtype},
                                      {span.master, DType::fp32},
+                                     {span.master_low, DType::bf16},
                                      {span.moments[0], DType::fp32},
                                      {span.moments[1], DType::fp32},
                                      {span.parameter, written}});
     segments.push_back({.at = {.gradient = span.gradient,
                                .master = span.master,
+                               .master_low = span.master_low,
                                .moments = {span.moments[0], span.moments[1]},
                                .parameter = span.parameter},
                         .cut = cut,

@@ -3,6 +3,7 @@
 // division and root: the same bits as on the CPU.
 // nvcc: --ftz=true
 #include "zeroshard/numeric/cuda/chunk_loop.cuh"
+#include "zeroshard/numeric/cuda/halved_four.cuh"
 #include "zeroshard/numeric/elements.h"
 #include "zeroshard/numeric/lanes_scalar.h"
 #include "zeroshard/optim/device_segment.h"
@@ -36,21 +37,37 @@ struct SegmentUpdater {
     for (int k = 0; k < kMoments; ++k) lanes[k] = {moments[k]};
     rule(ScalarLanes{gradient} * ScalarLanes{factor}, p, lanes);
     for (int k = 0; k < kMoments; ++k) moments[k] = kernels::with_one_nan(lanes[k]).value;
-    master = kernels::with_one_nan(p).value;
+    master = parameter_dtype == DType::bf16 ? settled_master(p.value)
+                                            : kernels::with_one_nan(p).value;
+  }
+
+  __device__ bool halved() const { return at.master_low != nullptr; }
+  __device__ const std::uint16_t* upper_halves() const {
+    return static_cast<const std::uint16_t*>(at.parameter);
   }
 
   __device__ void one(std::int64_t i) const {
-    float moments[kMoments + 1], master = at.master[i];
+    float moments[kMoments + 1];
+    float master = halved() ? joined_master(upper_halves()[i], at.master_low[i]) : at.master[i];
     for (int k = 0; k < kMoments; ++k) moments[k] = at.moments[k][i];
     move(float_at(at.gradient, gradient_dtype, i), master, moments);
     for (int k = 0; k < kMoments; ++k) at.moments[k][i] = moments[k];
-    at.master[i] = master;
+    if (halved()) {
+      at.master_low[i] = low_half(master);
+    } else {
+      at.master[i] = master;
+    }
     if (parameter_dtype != DType::fp32) put_float(at.parameter, parameter_dtype, i, master);
+  }
+
+  __device__ Four load_masters(std::int64_t i) const {
+    if (halved()) return load_halved_four(upper_halves() + i, at.master_low + i);
+    return load_four(at.master, DType::fp32, i);
   }
 
   __device__ void four(std::int64_t i) const {
     const Four gradient = load_four(at.gradient, gradient_dtype, i);
-    Four master = load_four(at.master, DType::fp32, i), moments[kMoments + 1];
+    Four master = load_masters(i), moments[kMoments + 1];
     for (int k = 0; k < kMoments; ++k) moments[k] = load_four(at.moments[k], DType::fp32, i);
 #pragma unroll
     for (int lane = 0; lane < 4; ++lane) {
@@ -60,7 +77,11 @@ struct SegmentUpdater {
       for (int k = 0; k < kMoments; ++k) moments[k].values[lane] = of_lane[k];
     }
     for (int k = 0; k < kMoments; ++k) store_four(at.moments[k], DType::fp32, i, moments[k]);
-    store_four(at.master, DType::fp32, i, master);
+    if (halved()) {
+      store_low_four(at.master_low + i, master);
+    } else {
+      store_four(at.master, DType::fp32, i, master);
+    }
     if (parameter_dtype != DType::fp32) store_four(at.parameter, parameter_dtype, i, master);
   }
 };
