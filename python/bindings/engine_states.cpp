@@ -189,11 +189,19 @@ void adopt_masters(EngineCore& engine, std::optional<std::size_t> unit) {
   engine.core().adopt_masters(unit);
 }
 
-py::dict memory_of(EngineCore& engine) {
+py::dict memory_of(EngineCore& engine, Tier tier) {
   py::dict all;
   for (const Category category : kCategories) {
-    all[py::str(std::string(name_of(category)))] =
-        engine.core().memory().bytes(category, Tier::device);
+    all[py::str(std::string(name_of(category)))] = engine.core().memory().bytes(category, tier);
+  }
+  return all;
+}
+
+py::dict traffic_of(EngineCore& engine) {
+  py::dict all;
+  for (const auto& [key, entry] : engine.core().traffic().entries()) {
+    all[py::make_tuple(std::string(name_of(key.first)), key.second)] =
+        py::make_tuple(entry.calls, entry.bytes);
   }
   return all;
 }
@@ -224,7 +232,9 @@ void bind_engine_states(py::class_<EngineCore>& type) {
       .def("scaler_state", &scaler_state)
       .def("restore_scaler", &restore_scaler)
       .def("adopt_masters", &adopt_masters, py::arg("unit") = py::none())
-      .def("memory", &memory_of)
+      .def("device_memory", [](EngineCore& engine) { return memory_of(engine, Tier::device); })
+      .def("host_memory", [](EngineCore& engine) { return memory_of(engine, Tier::host); })
+      .def("traffic", &traffic_of)
       .def("master_segments", &master_segments)
       .def("gradients_are_whole",
            [](EngineCore& engine) { return engine.core().reducer().whole(); })

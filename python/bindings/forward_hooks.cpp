@@ -107,13 +107,14 @@ void ForwardHooks::after(py::handle output) {
   ZS_CHECK(!frames_.empty(), "a module ended that had not begun");
   Frame frame = std::move(frames_.back());
   frames_.pop_back();
+  const bool ends_pass = frames_.empty() && pass_trains_;
   std::vector<at::Tensor> outputs;
-  if (frame.use || !frame.outside.empty()) outputs = tensors_in(output);
-  if (frame.use) mark_outputs(frame.use, pointers(outputs));
-  if (frames_.empty() && !deferred_in_pass_.empty()) {
-    outputs = tensors_in(output);
+  if (frame.use || !frame.outside.empty() || ends_pass) outputs = tensors_in(output);
+  if (ends_pass) {
+    open_backward_at(pointers(outputs), core_.weak());
     follow_graph_of(pointers(outputs), std::exchange(deferred_in_pass_, {}));
   }
+  if (frame.use) mark_outputs(frame.use, pointers(outputs));
   for (const std::size_t unit : frame.outside) {
     if (at::GradMode::is_enabled() && !core_.recomputes()) {
       const Use use = std::make_shared<UnitUse>(link(unit));

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from zeroshard import _C, distributed
+from zeroshard.errors import ConfigError
 from zeroshard.read_config import EngineConfig
 
 
@@ -106,9 +107,16 @@ class EngineFacts:
     def scheduler_name(self) -> str | None:
         return self._configuration.section("scheduler").get("type")
 
-    def memory(self) -> dict[str, int]:
-        """Bytes that the engine holds on this rank, by category."""
-        return dict(self._core.memory())
+    def memory(self, tier: str = "device") -> dict[str, int]:
+        """Bytes that the engine holds on this rank's device, or on its "host", by category."""
+        held = {"device": self._core.device_memory, "host": self._core.host_memory}
+        if tier not in held:
+            raise ConfigError(f"[config] memory() is counted by tier: {tier!r}; ask for \"device\" or \"host\"")
+        return held[tier]()
+
+    def traffic(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """What this rank has sent since it began: (calls, bytes) by (operation, label). A label is a unit's name, mostly."""
+        return self._core.traffic()
 
     @property
     def sparse_tensor_module_names(self) -> set[str]:

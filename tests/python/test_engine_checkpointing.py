@@ -3,10 +3,12 @@ import functools
 
 import pytest
 import torch
-from engine_models import Net, close, every_leaf_a_unit, made, next_token_loss, settings, train_new, train_plainly
-from engine_ranks import on_ranks
+from engine_models import (Net, close, every_leaf_a_unit, full_weights, made, next_token_loss, settings, start, tokens_of, train_new,
+                           train_plainly)
+from engine_ranks import on_ranks, on_ranks_at_stages
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from zeroshard import distributed
 
 REENTRANT = functools.partial(checkpoint, use_reentrant=True)
 OTHER = functools.partial(checkpoint, use_reentrant=False)
@@ -165,3 +167,52 @@ def gradients_in_several_parts():
 
 def test_a_gradient_that_comes_too_late_is_refused():
     on_ranks(2, gradients_in_several_parts)
+
+
+class HeadToo(Net):
+    """Head and loss, which are in the root unit, are a reentrant checkpoint: the first node of the backward, and no unit's."""
+
+    def __init__(self, how=None, head=REENTRANT):
+        super().__init__(how=how)
+        self.checkpointed = head
+
+    def loss_of(self, x, tokens):
+        return F.cross_entropy(self.head(x).flatten(0, 1), tokens.roll(-1, 1).flatten())
+
+    def forward(self, tokens):
+        return self.checkpointed(self.loss_of, self.body(tokens), tokens)
+
+
+def called(function, *arguments):
+    return function(*arguments)
+
+
+BLOCKS = {"plain": None, "reentrant": lambda block, x: REENTRANT(block, x), "not": lambda block, x: OTHER(block, x)}
+BACKWARDS = {"engine's": lambda engine, loss: engine.backward(loss), "own": lambda engine, loss: loss.backward()}
+
+
+def trained_and_counted(model, stage, backward):
+    """Weights, and how often each collective was called for each label."""
+    engine = start(model, settings(stage))
+    for step in range(3):
+        backward(engine, engine(tokens_of(step, distributed.rank(), 0)))
+        engine.step()
+    calls = {what: count for what, (count, _) in engine.traffic().items()}
+    weights = full_weights(engine.module)
+    engine.destroy()
+    return weights, calls
+
+
+def one_pass_a_backward(stage):
+    expected, calls = trained_and_counted(made(HeadToo, head=called), stage, BACKWARDS["engine's"])
+    for blocks in BLOCKS:
+        for whose, backward in BACKWARDS.items():
+            weights, counted = trained_and_counted(made(HeadToo, how=BLOCKS[blocks]), stage, backward)
+            assert all(torch.equal(weights[name], expected[name]) for name in expected), (blocks, whose)
+            assert counted == calls, (blocks, whose, {key: (counted.get(key), calls.get(key)) for key in counted | calls
+                                                      if counted.get(key) != calls.get(key)})
+
+
+def test_a_checkpoint_without_a_unit_that_comes_first_is_no_backward_of_its_own():
+    """Stages 2 and 3 reduce in each pass: what two graph tasks would take for two passes is sent twice."""
+    on_ranks_at_stages(2, one_pass_a_backward, stages=(1, 2, 3))

@@ -17,6 +17,7 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/engine/core.h"
+#include "zeroshard/engine/loss_division.h"
 #include "zeroshard/monitor/trace.h"
 
 namespace zeroshard {
@@ -309,10 +310,23 @@ void mark_outputs(const Use& use, const std::vector<at::Tensor*>& outputs) {
 
 void follow_graph_of(const std::vector<at::Tensor*>& outputs, const std::vector<Use>& uses) {
   for (at::Tensor* output : outputs) {
-    if (output->grad_fn() == nullptr) continue;
+    if (uses.empty() || output->grad_fn() == nullptr) continue;
     std::vector<std::shared_ptr<NodeMark>> marks;
     for (const Use& use : uses) marks.push_back(std::make_shared<NodeMark>(use, output->grad_fn()));
     output->register_hook([marks](const at::Tensor& gradient) { return gradient; });
+  }
+}
+
+// Not where grad() asks for some leaves: it may mean none of the engine's, and on one rank alone.
+void open_backward_at(const std::vector<at::Tensor*>& outputs,
+                      const std::shared_ptr<WeakCore>& engine) {
+  for (at::Tensor* output : outputs) {
+    if (output->grad_fn() == nullptr) continue;
+    output->register_hook([engine](const at::Tensor& gradient) {
+      const CoreAccess core(engine);
+      if (core && reaches_all_leaves()) core->begin_recompute();
+      return gradient;
+    });
   }
 }
 

@@ -83,6 +83,10 @@ std::vector<MarkedInput> mark_inputs(const Use& use, const std::vector<at::Tenso
 void carry_changes_over(const Use& use, std::vector<MarkedInput> inputs);
 // These uses have no graph of their own yet, and belong to the graph of these outputs.
 void follow_graph_of(const std::vector<at::Tensor*>& outputs, const std::vector<Use>& uses);
+// A backward that comes to one of these outputs begins there for the engine. It might else begin in
+// a graph task inside it, of a reentrant checkpoint without a unit, and end with that one.
+void open_backward_at(const std::vector<at::Tensor*>& outputs,
+                      const std::shared_ptr<WeakCore>& engine);
 // A gradient that arrives at an output announces the unit's backward.
 void mark_outputs(const Use& use, const std::vector<at::Tensor*>& outputs);
 
