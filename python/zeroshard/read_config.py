@@ -1,4 +1,5 @@
 """A ds_config.json, or a dictionary of its shape, as the engine takes it."""
+import functools
 import json
 import math
 import numbers
@@ -27,7 +28,7 @@ class EngineConfig:
     def __init__(self, given: str | os.PathLike | dict[str, Any], world_size: int) -> None:
         text, self.source = _text_of(given)
         is_file = not isinstance(given, dict)
-        self.parsed = _C.Config.read(text, self.source, world_size, is_file=is_file)
+        self.parsed = _read_file(text, self.source, world_size) if is_file else _C.Config.read(text, self.source, world_size)
         self.values: dict[str, Any] = self.parsed.values if is_file else given
 
     @property
@@ -65,6 +66,12 @@ class UnfinishedConfig(NamedTuple):
         else:
             parsed = EngineConfig(given, world_size).parsed
         return cls(DTYPES[parsed.dtype], parsed.enable_sanity_checks)
+
+
+@functools.lru_cache(maxsize=8)
+def _read_file(text: str, path: str, world_size: int) -> "_C.Config":
+    """`Init` and `initialize` are often given the same file: it is parsed once, and its warnings are said once."""
+    return _C.Config.read(text, path, world_size, is_file=True)
 
 
 def _text_of(given: str | os.PathLike | dict[str, Any]) -> tuple[str, str]:

@@ -1,8 +1,11 @@
 """Configurations that are not finished yet, and files that are read once."""
+import types
+
 import pytest
 import torch
 
 pytest.importorskip("zeroshard", reason="the package is not built", exc_type=ImportError)
+from zeroshard import _C
 from zeroshard.errors import ConfigError
 from zeroshard.read_config import EngineConfig, UnfinishedConfig
 
@@ -36,3 +39,18 @@ def test_a_file_is_finished(tmp_path):
     file.write_text('{"train_batch_size": "many"}')
     with pytest.raises(ConfigError, match="train_batch_size"):
         UnfinishedConfig.read(file, 1)
+
+
+def test_a_file_is_parsed_once_however_often_it_is_named(tmp_path, monkeypatch):
+    """`Init` and `initialize` take the same file; a changed one is another. What one engine changes in its values is its own."""
+    parsed, read = [], _C.Config.read
+    monkeypatch.setattr("zeroshard.read_config._C.Config", types.SimpleNamespace(
+        read=lambda *given, **more: parsed.append(given) or read(*given, **more)))
+    file = tmp_path / "ds_config.json"
+    file.write_text('{"train_batch_size": 4, "bf16": {"enabled": true}}')
+    first = EngineConfig(file, 1)
+    assert UnfinishedConfig.read(file, 1).dtype == torch.bfloat16
+    first.values["train_batch_size"] = 8
+    assert EngineConfig(file, 1).values["train_batch_size"] == 4 and len(parsed) == 1
+    file.write_text('{"train_batch_size": 6}')
+    assert EngineConfig(file, 1).parsed.batch[0] == 6 and EngineConfig(file, 2).parsed.batch[1] == 3 and len(parsed) == 3

@@ -2,7 +2,7 @@
 
 #include "tests/schedule/value_lists.h"
 #include "zeroshard/base/error.h"
-#include "zeroshard/schedule/range_test.h"
+#include "zeroshard/schedule/ramps.h"
 
 namespace zeroshard::test {
 namespace {

@@ -4,8 +4,7 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/schedule/one_cycle.h"
-#include "zeroshard/schedule/range_test.h"
-#include "zeroshard/schedule/warmup.h"
+#include "zeroshard/schedule/ramps.h"
 
 namespace zeroshard {
 namespace {

@@ -1,4 +1,4 @@
-#include "zeroshard/schedule/warmup.h"
+#include "zeroshard/schedule/ramps.h"
 
 #include <algorithm>
 #include <cmath>
@@ -62,6 +62,15 @@ double lr_at(const WarmupCosineLrOptions& options, std::int64_t iteration, doubl
   if (iteration >= steps) return optimizer_lr * cosine_ratio(options, iteration, steps);
   const double part = warmup_part(options.shape, iteration, steps);
   return optimizer_lr * (options.min_ratio + (1.0 - options.min_ratio) * part);
+}
+
+double lr_at(const LrRangeTestOptions& options, std::int64_t iteration) {
+  ZS_CHECK_GT(options.step_size, 0, "lr_range_test_step_size");
+  const std::int64_t updates = iteration + 1;
+  // Integer division is the floor here: updates is never negative.
+  const double steps = options.staircase ? static_cast<double>(updates / options.step_size)
+                                         : static_cast<double>(updates) / options.step_size;
+  return options.min_lr * (1.0 + options.step_rate * steps);
 }
 
 }  // namespace zeroshard

@@ -1,8 +1,10 @@
 // WarmupLR, WarmupDecayLR and WarmupCosineLR: up from a small learning rate over num_steps, then
-// constant, down a line to min_lr, or down a cosine to cos_min_ratio.
+// constant, down a line to min_lr, or down a cosine to cos_min_ratio. LRRangeTest: up without end,
+// to find where training starts to diverge.
 //
-// Note: the lr is min_lr (or 0 for cosine) both at iteration -1 and, with min_lr 0, at iteration 0,
-// so the first two updates change nothing. That is DeepSpeed's behaviour, kept for equal curves.
+// Note: a warm-up's lr is min_lr (or 0 for cosine) both at iteration -1 and, with min_lr 0, at
+// iteration 0, so the first two updates change nothing. That is DeepSpeed's behaviour, kept for
+// equal curves.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +21,7 @@ double lr_at(const WarmupDecayLrOptions& options, std::int64_t iteration);
 
 // Scales `optimizer_lr`.
 double lr_at(const WarmupCosineLrOptions& options, std::int64_t iteration, double optimizer_lr);
+
+double lr_at(const LrRangeTestOptions& options, std::int64_t iteration);
 
 }  // namespace zeroshard
