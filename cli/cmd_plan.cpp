@@ -21,6 +21,7 @@
 #include "zeroshard/config/read.h"
 #include "zeroshard/config/summary.h"
 #include "zeroshard/layout/placement.h"
+#include "zeroshard/planner/memory_fit.h"
 #include "zeroshard/setup/settled_config.h"
 
 namespace zeroshard::cli {
@@ -145,6 +146,20 @@ SettledConfig settled_at(const Subject& subject, std::int64_t parameters, int st
                         .stage = stage});
 }
 
+PlannedStage plan_stage(const ModelLayout& model, FootprintOptions options) {
+  const BudgetFit fit = judge_budgets(model, options);
+  options.first_host_unit = fit.first_host_unit;
+  PlannedStage planned{.stage = options.zero.stage,
+                       .footprint = footprint(model, options),
+                       .sent_bytes = bytes_sent_per_step(model, options),
+                       .units_on_device = tier_plan(model, options).first_host_unit};
+  if (fit.shortage) {
+    planned.does_not_fit =
+        fmt::format("{}: {}; {}", fit.shortage->what, fit.shortage->value, fit.shortage->remedy);
+  }
+  return planned;
+}
+
 // What comes of each stage. The last one has every choice about communication, so that its words
 // are those of all.
 void plan_stages(const PlanArguments& arguments, const Subject& subject, PlanReport& report) {
@@ -155,8 +170,7 @@ void plan_stages(const PlanArguments& arguments, const Subject& subject, PlanRep
     options.accelerator = subject.on_accelerator;
     const ModelLayout model = equal_units(report.parameters, arguments.units,
                                           options.precision.model(), subject.world_size);
-    report.stages.push_back(
-        {stage.number, footprint(model, options), bytes_sent_per_step(model, options)});
+    report.stages.push_back(plan_stage(model, options));
   }
   report.assumptions.insert(report.assumptions.end(), settled.chosen_communication.begin(),
                             settled.chosen_communication.end());

@@ -45,6 +45,27 @@ std::string tier_table(const PlanReport& report, Tier tier, bool with_traffic) {
   return table.text();
 }
 
+bool uses_host(const PlannedStage& planned) { return planned.footprint.total(Tier::host) > 0; }
+
+// What the tables do not say of the stages: where units are cut in two parts, and what budgets are
+// too small for.
+std::string notes(const PlanReport& report) {
+  std::string out;
+  const auto units = static_cast<std::size_t>(report.units);
+  for (const PlannedStage& planned : report.stages) {
+    const std::size_t stay = planned.units_on_device;
+    if (uses_host(planned) && stay > 0 && stay < units) {
+      out += fmt::format(
+          "stage {}: the first {} of {} units keep their optimizer states on the device\n",
+          planned.stage, stay, units);
+    }
+    if (!planned.does_not_fit.empty()) {
+      out += fmt::format("stage {} does not fit: {}\n", planned.stage, planned.does_not_fit);
+    }
+  }
+  return out.empty() ? out : "\n" + out;
+}
+
 }  // namespace
 
 std::string plan_text(const PlanReport& report) {
@@ -54,12 +75,10 @@ std::string plan_text(const PlanReport& report) {
   for (const std::string& assumption : report.assumptions) out += "assumed: " + assumption + "\n";
   out += "\nBytes per rank on the device (GB = 1e9 bytes; activations are not counted)\n";
   out += tier_table(report, Tier::device, true);
-  const bool uses_host =
-      std::any_of(report.stages.begin(), report.stages.end(),
-                  [](const auto& planned) { return planned.footprint.total(Tier::host) > 0; });
-  if (uses_host) {
+  if (std::any_of(report.stages.begin(), report.stages.end(), uses_host)) {
     out += "\nBytes per rank on the host\n" + tier_table(report, Tier::host, false);
   }
+  out += notes(report);
   if (report.chosen_stage) out += "\n> the config's stage\n";
   return out;
 }
@@ -89,6 +108,8 @@ std::string plan_json(const PlanReport& report) {
       json.close_object();
     }
     json.field("sent_bytes_per_step", planned.sent_bytes);
+    json.field("units_on_device", static_cast<std::int64_t>(planned.units_on_device));
+    if (!planned.does_not_fit.empty()) json.field("does_not_fit", planned.does_not_fit);
     json.close_object();
   }
   json.close_list();

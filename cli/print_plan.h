@@ -1,6 +1,7 @@
 // The table of `zeroshard plan`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,7 +14,9 @@ namespace zeroshard::cli {
 struct PlannedStage {
   int stage = 0;
   Footprint footprint;
-  std::int64_t sent_bytes = 0;  // per rank and step
+  std::int64_t sent_bytes = 0;      // per rank and step
+  std::size_t units_on_device = 0;  // that keep their optimizer states there
+  std::string does_not_fit = {};    // why, where a budget is too small for it
 };
 
 struct PlanReport {

@@ -79,4 +79,10 @@ struct TierPlanOptions {
 TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vector<bool>& resident,
                     const TierPlanOptions& options);
 
+// What is decided about memory once the model is known (setup/fit_memory.h).
+struct FittedMemory {
+  std::optional<std::size_t> first_host_unit = {};  // set where a budget decides
+  std::int64_t host_state_bytes = 0;                // the host tier's, rings aside
+};
+
 }  // namespace zeroshard

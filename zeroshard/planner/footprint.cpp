@@ -12,7 +12,6 @@
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/layout/pool.h"
 #include "zeroshard/layout/reduction_plan.h"
-#include "zeroshard/layout/tier_plan.h"
 #include "zeroshard/layout/traffic.h"
 
 namespace zeroshard {
@@ -52,8 +51,10 @@ class Accountant {
                          (world_size_ > 1 || options.offload.parameters != Tier::device);
     if (gathers) pool_ = gather_pool(model, options.zero);
     resident_ = gathers ? pool_.persistent : std::vector<bool>(model.units().size(), true);
-    tiers_ = tier_plan();
+    tiers_ = make_tier_plan();
   }
+
+  const TierPlan& tiers() const { return tiers_; }
 
   Footprint run() {
     for (std::size_t i = 0; i < model_.units().size(); ++i) {
@@ -72,7 +73,7 @@ class Accountant {
   }
 
  private:
-  TierPlan tier_plan() const {
+  TierPlan make_tier_plan() const {
     std::vector<const UnitLayout*> units;
     for (const UnitLayout& unit : model_.units()) units.push_back(&unit);
     return plan_tiers(units, resident_,
@@ -198,6 +199,10 @@ FootprintOptions footprint_options(const Config& config, std::int64_t micro_step
 
 Footprint footprint(const ModelLayout& model, const FootprintOptions& options) {
   return Accountant(model, options).run();
+}
+
+TierPlan tier_plan(const ModelLayout& model, const FootprintOptions& options) {
+  return Accountant(model, options).tiers();
 }
 
 std::int64_t bytes_sent_per_step(const ModelLayout& model, const FootprintOptions& options) {

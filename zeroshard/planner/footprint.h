@@ -13,6 +13,7 @@
 
 #include "zeroshard/config/config.h"
 #include "zeroshard/layout/category.h"
+#include "zeroshard/layout/tier_plan.h"
 #include "zeroshard/layout/unit_layout.h"
 
 namespace zeroshard {
@@ -51,6 +52,9 @@ FootprintOptions footprint_options(const Config& config, std::int64_t micro_step
 
 // For a model whose groups have the dtype that the precision options give it.
 Footprint footprint(const ModelLayout& model, const FootprintOptions& options);
+
+// Which tier the states lie on in that footprint.
+TierPlan tier_plan(const ModelLayout& model, const FootprintOptions& options);
 
 // What each rank sends in one step.
 std::int64_t bytes_sent_per_step(const ModelLayout& model, const FootprintOptions& options);

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/bytes.h"
-#include "zeroshard/base/error.h"
 #include "zeroshard/layout/checked.h"
 #include "zeroshard/layout/placement.h"
 
@@ -48,17 +47,16 @@ bool parameters_are_on_host(const FootprintOptions& options) {
          options.offload.parameters != Tier::device;
 }
 
-[[noreturn]] void refuse_device_budget(std::int64_t budget, std::int64_t least,
-                                       const FootprintOptions& options) {
+Fault device_shortage(std::int64_t budget, std::int64_t least, const FootprintOptions& options) {
   std::string remedy = "give at least " + enough(least);
   if (!parameters_are_on_host(options)) {
     remedy += ", or put the parameters on the host as well (stage 3 with offload_param)";
   }
-  throw ConfigError(
-      {.what = "zeroshard.device_budget is less than this model needs on the device "
-               "with all optimizer states on the host",
-       .value = fmt::format("{}, while it needs {}", human_bytes(budget), human_bytes(least)),
-       .remedy = std::move(remedy)});
+  return {.what =
+              "zeroshard.device_budget is less than this model needs on the device with all "
+              "optimizer states on the host",
+          .value = fmt::format("{}, while it needs {}", human_bytes(budget), human_bytes(least)),
+          .remedy = std::move(remedy)};
 }
 
 // The share of the elements that units from `first` on have, never more than that.
@@ -98,40 +96,52 @@ std::string joined(std::string first, const std::string& second, const char* bet
   return std::move(first) + between + second;
 }
 
-void check_host_budget(const ModelLayout& model, const FootprintOptions& options) {
-  const std::int64_t budget = options.zero.host_budget_bytes.value();
+std::optional<Fault> host_shortage(const ModelLayout& model, const FootprintOptions& options,
+                                   std::int64_t budget) {
   const Footprint plan = footprint(model, options);
   const std::int64_t needed = plan.total(Tier::host);
-  if (needed <= budget) return;
+  if (needed <= budget) return std::nullopt;
   std::string remedy =
       joined("give at least " + enough(needed), what_would_fit(model, options, budget), ", or ");
   if (shards_states(options)) remedy += ", or take more ranks, each of which then holds less";
-  throw ConfigError(
-      {.what = "zeroshard.host_budget is less than the plan puts on the host",
-       .value = fmt::format("{}, but {}", human_bytes(budget), in_one_line(plan, Tier::host)),
-       .remedy = std::move(remedy)});
+  return Fault{
+      .what = "zeroshard.host_budget is less than the plan puts on the host",
+      .value = fmt::format("{}, but {}", human_bytes(budget), in_one_line(plan, Tier::host)),
+      .remedy = std::move(remedy)};
 }
 
-std::size_t fit_to_device(const ModelLayout& model, const FootprintOptions& options,
-                          std::int64_t budget) {
-  const auto fits = [&](std::size_t first_host_unit) {
-    return footprint_at(model, options, first_host_unit).total(Tier::device) <= budget;
+// Where nothing fits, the plan that takes the least of the device.
+BudgetFit fit_to_device(const ModelLayout& model, const FootprintOptions& options,
+                        std::int64_t budget) {
+  const auto device_at = [&](std::size_t first_host_unit) {
+    return footprint_at(model, options, first_host_unit).total(Tier::device);
   };
-  const auto first = last_that(model.units().size(), fits);
-  if (first) return *first;
-  refuse_device_budget(budget, footprint_at(model, options, 0).total(Tier::device), options);
+  const auto first =
+      last_that(model.units().size(), [&](std::size_t each) { return device_at(each) <= budget; });
+  if (first) return {.first_host_unit = *first};
+  return {.first_host_unit = 0, .shortage = device_shortage(budget, device_at(0), options)};
 }
 
 }  // namespace
 
+BudgetFit judge_budgets(const ModelLayout& model, const FootprintOptions& options) {
+  BudgetFit fit{.first_host_unit = options.first_host_unit};
+  if (const auto budget = options.zero.device_budget_bytes) {
+    fit = fit_to_device(model, options, *budget);
+  }
+  if (const auto budget = options.zero.host_budget_bytes; budget && !fit.shortage) {
+    FootprintOptions fitted = options;
+    fitted.first_host_unit = fit.first_host_unit;
+    fit.shortage = host_shortage(model, fitted, *budget);
+  }
+  return fit;
+}
+
 std::optional<std::size_t> fit_to_budgets(const ModelLayout& model,
                                           const FootprintOptions& options) {
-  FootprintOptions fitted = options;
-  if (const auto budget = options.zero.device_budget_bytes) {
-    fitted.first_host_unit = fit_to_device(model, options, *budget);
-  }
-  if (options.zero.host_budget_bytes) check_host_budget(model, fitted);
-  return fitted.first_host_unit;
+  const BudgetFit fit = judge_budgets(model, options);
+  if (fit.shortage) throw ConfigError(*fit.shortage);
+  return fit.first_host_unit;
 }
 
 void check_host_room(const ModelLayout& model, const FootprintOptions& options,

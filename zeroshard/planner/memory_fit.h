@@ -11,15 +11,22 @@
 #include <optional>
 #include <string>
 
+#include "zeroshard/base/error.h"
 #include "zeroshard/layout/unit_layout.h"
 #include "zeroshard/planner/footprint.h"
 
 namespace zeroshard {
 
-// With a device_budget: the first unit whose optimizer states lie on the host, such that as many
-// units as possible keep theirs on the device. Without one: what options.first_host_unit says.
-// Budgets are of one rank, and count what the engine's ledger counts. Throws ConfigError where a
-// budget is too small for this model.
+// What budgets make of a plan. They are of one rank, and count what the engine's ledger counts.
+struct BudgetFit {
+  // With a device_budget: such that as many units as possible keep their optimizer states on the
+  // device. Without one: what the options say.
+  std::optional<std::size_t> first_host_unit = {};
+  std::optional<Fault> shortage = {};  // of a budget that is too small for this model
+};
+BudgetFit judge_budgets(const ModelLayout& model, const FootprintOptions& options);
+
+// The first host unit; throws ConfigError where there is a shortage.
 std::optional<std::size_t> fit_to_budgets(const ModelLayout& model,
                                           const FootprintOptions& options);
 

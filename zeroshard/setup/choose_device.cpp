@@ -1,22 +1,20 @@
 #include "zeroshard/setup/choose_device.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 #include <vector>
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "zeroshard/base/cpu_limit.h"
 #include "zeroshard/base/env.h"
 #include "zeroshard/base/error.h"
-#include "zeroshard/base/fnv1a.h"
 #include "zeroshard/device/accelerators.h"
 #include "zeroshard/device/backend.h"
 #include "zeroshard/setup/choices.h"
+#include "zeroshard/setup/this_host.h"
 
 namespace zeroshard {
 namespace {
@@ -36,11 +34,8 @@ Device gpu(int index, int count) {
                                           : fmt::format("give cuda:0 to cuda:{}", count - 1)});
 }
 
-// Ranks of this host: those whose host has the same name.
 int ranks_on_host(Communicator& comm) {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  auto mine = static_cast<std::int32_t>(Fnv1a().add(std::string_view(name.data())).value());
+  const std::int32_t mine = this_host();
   std::vector<std::int32_t> all(static_cast<std::size_t>(comm.world_size()));
   comm.all_gather_into({{ConstPiece{&mine, 1, DType::int32},
                          Piece{all.data(), comm.world_size(), DType::int32}}},

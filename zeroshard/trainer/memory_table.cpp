@@ -6,46 +6,43 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/bytes.h"
+#include "zeroshard/planner/memory_fit.h"
 
 namespace zeroshard {
 namespace {
-
-std::int64_t planned_in(const Footprint& plan, Category category) {
-  return plan.bytes(category, Tier::device) + plan.bytes(category, Tier::host);
-}
-
-std::int64_t held_in(const MemoryLedger& ledger, Category category) {
-  return ledger.peak(category, Tier::device) + ledger.peak(category, Tier::host);
-}
 
 std::string row(std::string_view name, std::int64_t planned, std::int64_t held) {
   return fmt::format("{:<12}{:>14}{:>14}{}\n", name, human_bytes(planned), human_bytes(held),
                      planned == held ? "" : "  differs");
 }
 
+// A tier's categories, and their sum.
+std::string tier_table(const char* head, Tier tier, const Footprint& plan,
+                       const MemoryLedger& ledger) {
+  std::string table = fmt::format("{:<12}{:>14}{:>14}\n", head, "planned", "measured");
+  std::int64_t held = 0;
+  for (const Category category : kCategories) {
+    const std::int64_t had = ledger.peak(category, tier);
+    held += had;
+    table += row(name_of(category), plan.bytes(category, tier), had);
+  }
+  return table + row("in all", plan.total(tier), held);
+}
+
 }  // namespace
 
 std::string planned_line(const Footprint& plan) {
-  std::string line;
-  std::int64_t total = 0;
-  for (const Category category : kCategories) {
-    const std::int64_t bytes = planned_in(plan, category);
-    total += bytes;
-    if (bytes > 0) line += fmt::format("{} {}, ", name_of(category), human_bytes(bytes));
-  }
-  return line + "in all " + human_bytes(total);
+  const std::string device = in_one_line(plan, Tier::device);
+  if (plan.total(Tier::host) == 0) return device;
+  return fmt::format("{}; on the host: {}", device, in_one_line(plan, Tier::host));
 }
 
 std::string planned_and_measured(const Footprint& plan, const MemoryLedger& ledger) {
-  std::string table = fmt::format("{:<12}{:>14}{:>14}\n", "per rank", "planned", "measured");
-  std::int64_t planned = 0, held = 0;
-  for (const Category category : kCategories) {
-    const std::int64_t wanted = planned_in(plan, category), had = held_in(ledger, category);
-    planned += wanted;
-    held += had;
-    table += row(name_of(category), wanted, had);
+  std::string table = tier_table("per rank", Tier::device, plan, ledger);
+  if (plan.total(Tier::host) > 0 || ledger.peak_total(Tier::host) > 0) {
+    table += tier_table("on the host", Tier::host, plan, ledger);
   }
-  return table + row("in all", planned, held);
+  return table;
 }
 
 std::int64_t peak_resident_bytes() {

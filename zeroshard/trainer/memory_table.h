@@ -8,10 +8,11 @@
 
 namespace zeroshard {
 
-// "parameters 1.2 MB, gradients ..., in all ...", before anything is allocated.
+// "parameters 1.2 MiB, gradients ..., in all ...", before anything is allocated; what lies on the
+// host is told apart.
 std::string planned_line(const Footprint& plan);
 
-// One row per category: planned, and the most that was held.
+// One row per category: planned, and the most that was held. A table for each tier that is used.
 std::string planned_and_measured(const Footprint& plan, const MemoryLedger& ledger);
 
 // The most that this process has had in physical memory, all libraries included; 0 if not known.

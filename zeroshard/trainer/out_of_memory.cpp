@@ -38,8 +38,8 @@ std::string activation_remedy(const RunSettings& run) {
   return remedy + fmt::format(", or shorten seq (it is {})", gpt->sequence);
 }
 
-std::string row(std::string_view name, std::int64_t bytes) {
-  return fmt::format("{:<12}{:>14}\n", name, human_bytes(bytes));
+std::string row(std::string_view name, std::int64_t bytes, const std::string& behind) {
+  return fmt::format("{:<12}{:>14}{}\n", name, human_bytes(bytes), behind);
 }
 
 }  // namespace
@@ -69,15 +69,18 @@ StorageError out_of_memory(const std::string& refused, const std::string& where,
 }
 
 std::string held_table(const MemoryLedger& ledger) {
-  std::string table = fmt::format("{:<12}{:>14}\n", "this rank", "holds");
-  std::int64_t total = 0;
+  const bool has_host = ledger.total(Tier::host) > 0;
+  const auto on_host = [&](std::int64_t bytes) {
+    return has_host ? fmt::format("{:>14}", human_bytes(bytes)) : "";
+  };
+  std::string table =
+      fmt::format("{:<12}{:>14}{}\n", "this rank", has_host ? "on the device" : "holds",
+                  has_host ? fmt::format("{:>14}", "on the host") : "");
   for (const Category category : kCategories) {
-    const std::int64_t bytes =
-        ledger.bytes(category, Tier::device) + ledger.bytes(category, Tier::host);
-    total += bytes;
-    table += row(name_of(category), bytes);
+    table += row(name_of(category), ledger.bytes(category, Tier::device),
+                 on_host(ledger.bytes(category, Tier::host)));
   }
-  return table + row("in all", total);
+  return table + row("in all", ledger.total(Tier::device), on_host(ledger.total(Tier::host)));
 }
 
 }  // namespace zeroshard

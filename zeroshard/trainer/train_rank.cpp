@@ -18,6 +18,7 @@
 #include "zeroshard/config/read.h"
 #include "zeroshard/models/spec.h"
 #include "zeroshard/monitor/stop_deadline.h"
+#include "zeroshard/planner/memory_fit.h"
 #include "zeroshard/setup/choose_device.h"
 #include "zeroshard/trainer/closing_sample.h"
 #include "zeroshard/trainer/inputs.h"
@@ -134,7 +135,9 @@ int train_on_rank(const TrainOptions& options, const Launch& launch, const Stop&
   if (run.config.zero.deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
   FootprintOptions counted = footprint_options(run.config, run.batch.accumulation);
   counted.accelerator = device != kCpu;
-  const Footprint plan = footprint(layout_of(run, comm->world_size()), counted);
+  const ModelLayout layout = layout_of(run, comm->world_size());
+  counted.first_host_unit = in_turn(*comm, [&] { return fit_to_budgets(layout, counted); });
+  const Footprint plan = footprint(layout, counted);
   if (comm->rank() == 0) say_plan(run, plan, *comm, device);
 
   Trainer trainer(options, run, {*task, *comm, stop.interrupts}, device);
