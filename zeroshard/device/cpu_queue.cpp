@@ -7,6 +7,7 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
 #include "zeroshard/base/rank.h"
+#include "zeroshard/device/stalls.h"
 
 namespace zeroshard {
 namespace {
@@ -119,6 +120,7 @@ void CpuQueue::run(std::function<void()> work) {
   core_->add([work = std::move(work)](FailurePtr& failure) {
     if (failure != nullptr) return;
     try {
+      stall_here();
       work();
     } catch (...) {
       failure = failure_of(std::current_exception());
