@@ -20,20 +20,21 @@ struct OwnedState {
   void* data = nullptr;
   DType dtype = DType::fp32;
   bool sharded = true;  // only the rank's span of the group
+  Device device = kCpu;
 };
 
 OwnedState state_of(Core& core, std::size_t unit, std::size_t group, const std::string& which) {
   const OptimizerStates::GroupStates states = core.states().states(unit, group);
   const FlatLayout& layout = core.unit(unit).layout().groups()[group].layout;
   const bool sharded = layout.world_size() > 1 && states.owned_numel < layout.padded_numel();
-  if (which == "master") return {states.master, DType::fp32, sharded};
-  if (which == "moment_0") return {states.moments[0], DType::fp32, sharded};
-  if (which == "moment_1") return {states.moments[1], DType::fp32, sharded};
+  if (which == "master") return {states.master, DType::fp32, sharded, states.device};
+  if (which == "moment_0") return {states.moments[0], DType::fp32, sharded, states.device};
+  if (which == "moment_1") return {states.moments[1], DType::fp32, sharded, states.device};
   const Reducer::UnitGradients& gradients = core.reducer().units()[unit];
   const GradientGroup& of = gradients.groups[*gradients.group_of[group]];
   const bool whole = core.reducer().whole();
   const Piece reduced = whole ? of.all_reduced() : of.own_reduced();
-  return {reduced.data, reduced.dtype, !whole};
+  return {reduced.data, reduced.dtype, !whole, of.reduced_device()};
 }
 
 bool is_gradient(const std::string& which) {
@@ -83,7 +84,7 @@ py::tuple own_part(const FlatUnit& flat, std::size_t parameter, const OwnedState
   const std::int64_t first = begin < end ? begin - have.begin() : 0;
   return py::make_tuple(begin - whole.begin(),
                         wrap(tensor_over(element_at(state.data, first, state.dtype), end - begin,
-                                         state.dtype, flat.memory()->device())));
+                                         state.dtype, state.device)));
 }
 
 // None where the engine keeps no such state of the parameter.
@@ -102,7 +103,7 @@ py::object local_state(EngineCore& engine, std::size_t unit, std::size_t paramet
 py::tuple local_parameter(EngineCore& engine, std::size_t unit, std::size_t parameter) {
   const FlatUnit& flat = engine.core().unit(unit);
   const std::size_t group = flat.layout().locate(parameter).group;
-  return own_part(flat, parameter, {flat.shard(group), flat.layout().groups()[group].dtype, true});
+  return own_part(flat, parameter, {flat.shard(group), flat.layout().groups()[group].dtype, true, flat.shard_device()});
 }
 
 // Where the masters of each unit's parameters lie: flat group and first element in it, counted over
@@ -135,7 +136,7 @@ py::dict rank_tensors(EngineCore& engine) {
       const auto put = [&](const std::string& name, float* data) {
         if (data == nullptr) return;
         all[py::str(fmt::format("{}.{}.{}", unit, group, name))] =
-            wrap(tensor_over(data, states.owned_numel, DType::fp32, flat.memory()->device()));
+            wrap(tensor_over(data, states.owned_numel, DType::fp32, states.device));
       };
       put("master", states.master);
       put("moment_0", states.moments[0]);

@@ -75,11 +75,15 @@ FlatUnitOptions Core::unit_options(const EngineOptions& options, const UnitSpec&
   units.push_back({.numel = numel, .never_released = !unit.has_call_point});
   const bool persistent = persistent_units(units, gather_limits(options.zero)).back();
   const bool mixed = options.keeps_dtypes || options.precision.model() == DType::fp32;
+  const bool on_host = options.offload.parameters != Tier::device;
+  const bool resident = stage.parameters == Placement::replicated || persistent ||
+                        (comm.world_size() == 1 && !on_host);
   return {
       .rank = comm.rank(),
       .world_size = comm.world_size(),
       .dtype = mixed ? std::nullopt : std::optional(options.precision.model()),
-      .resident = stage.parameters == Placement::replicated || comm.world_size() == 1 || persistent,
+      .resident = resident,
+      .tier = on_host && !resident ? Tier::host : Tier::device,
       .poison = options.zero.debug_poison,
       .empties_released = options.empties_released};
 }
@@ -98,6 +102,7 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
       reductions_(gathers_->make_sibling()),
       memory_(memory ? std::move(memory) : units.at(0)->memory()),
       flat_(std::move(units)),
+      pool_(options_.threads > 0 ? options_.threads : usable_cpus()),
       uses_(flat_.size()),
       times_(options_.trace),
       parameter_order_(memory_->device()),
@@ -107,6 +112,7 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     if (!flat_[i]->has_call_point()) root_ = i;
   }
+  plan_tiers();
   make_gatherer();
   make_reducer();
   backward_ = std::make_unique<BackwardPass>(BackwardPass::Parts{.units = flat_,
@@ -117,6 +123,25 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
                                                                  .uses = uses_,
                                                                  .times = times_});
   make_updater();
+}
+
+void Core::plan_tiers() {
+  std::vector<const UnitLayout*> layouts;
+  std::vector<bool> resident;
+  for (const auto& unit : flat_) {
+    layouts.push_back(&unit->layout());
+    resident.push_back(unit->resident());
+  }
+  const GradientPlan gradients = gradient_plan(options_, stage_, *gathers_);
+  tiers_ = zeroshard::plan_tiers(layouts, resident,
+                                 {.stage = stage_,
+                                  .offload = options_.offload,
+                                  .first_host_unit = options_.first_host_unit,
+                                  .micro_steps = options_.accumulation_steps,
+                                  .reduced = gradients.reduced});
+  if (tiers_.first_host_unit < flat_.size()) {
+    staging_ = std::make_unique<HostRing>(tiers_.staging, *memory_);
+  }
 }
 
 // The same arithmetic as the planner's, over what the units have become.
@@ -143,9 +168,13 @@ void Core::make_reducer() {
                      .bucket_numel = options_.zero.reduce_bucket_numel,
                      .overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default()),
                      .root_unit = root_,
+                     .tiers = tiers_,
+                     .staging = staging_.get(),
+                     .pool = &pool_,
                      .trace = options_.trace},
       *memory_, gradient_order_, *reductions_);
-  if (options_.shows_gradients && stage_keeps_local()) {
+  const bool all_on_device = tiers_.first_host_unit == flat_.size();
+  if (options_.shows_gradients && stage_keeps_local() && all_on_device) {
     shown_ = std::make_unique<ShownGradients>(pointers(flat_), *reducer_);
   }
 }
@@ -153,8 +182,9 @@ void Core::make_reducer() {
 void Core::make_updater() {
   UpdaterOptions updater{.parameter_groups = std::vector<std::vector<int>>(flat_.size()),
                          .stage = stage_,
+                         .tiers = tiers_,
+                         .root_unit = root_,
                          .callers = options_.update,
-                         .threads = options_.threads,
                          .trace = options_.trace};
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     for (std::size_t p = 0; p < flat_[i]->parameters().size(); ++p) {
@@ -170,7 +200,13 @@ void Core::make_updater() {
   }
   updater_ = std::make_unique<Updater>(
       pointers(flat_), std::move(updater),
-      Updater::Parts{*gatherer_, *reducer_, *memory_, parameter_order_, gradient_order_});
+      Updater::Parts{.gatherer = *gatherer_,
+                     .reducer = *reducer_,
+                     .memory = *memory_,
+                     .parameter_order = parameter_order_,
+                     .gradient_order = gradient_order_,
+                     .pool = pool_,
+                     .staging = staging_.get()});
 }
 
 Core::~Core() {

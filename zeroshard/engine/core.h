@@ -40,6 +40,7 @@
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gatherer.h"
 #include "zeroshard/engine/gradient_hooks.h"
+#include "zeroshard/engine/host_ring.h"
 #include "zeroshard/engine/loss_division.h"
 #include "zeroshard/engine/options.h"
 #include "zeroshard/engine/reducer.h"
@@ -58,6 +59,9 @@ namespace zeroshard {
 
 struct EngineOptions {
   ZeroOptions zero = {};
+  OffloadOptions offload = {};
+  // Of this unit and those behind it the optimizer states are on the host; unset: the ratio says.
+  std::optional<std::size_t> first_host_unit = {};
   PrecisionOptions precision = {};
   std::int64_t accumulation_steps = 1;
   // A parameter is in the group that `parameter_group_of` gives for its name; without it in the
@@ -170,8 +174,9 @@ class Core {
   std::size_t units() const { return flat_.size(); }
   const std::shared_ptr<WeakCore>& weak() const { return weak_; }
   const FlatUnit& unit(std::size_t index) const { return *flat_[index]; }
-  const OptimizerStates& states() const { return updater_->states(); }
-  OptimizerStates& states() { return updater_->states(); }
+  // As after step(): these wait for updates that are under way.
+  const OptimizerStates& states() const { return finished_states(); }
+  OptimizerStates& states() { return finished_states(); }
   // What an update that is not ours works on; empty where ours does.
   const std::vector<MasterSegment>& master_segments() const { return updater_->master_segments(); }
   std::vector<OptimizerOptions>& parameter_groups() { return options_.parameter_groups; }
@@ -189,6 +194,11 @@ class Core {
  private:
   friend class GradientHook;
 
+  OptimizerStates& finished_states() const {
+    gatherer_->wait_for_updates();
+    return updater_->states();
+  }
+  void plan_tiers();
   void make_gatherer();
   void make_reducer();
   void make_updater();
@@ -230,6 +240,9 @@ class Core {
   std::shared_ptr<StateMemory> memory_;
   std::vector<std::unique_ptr<FlatUnit>> flat_;
   std::optional<std::size_t> root_;
+  ThreadPool pool_;
+  TierPlan tiers_;
+  std::unique_ptr<HostRing> staging_;  // between tiers
   UnitUses uses_;
   UnitTimes times_;
   StreamOrder parameter_order_;

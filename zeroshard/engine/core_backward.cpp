@@ -90,6 +90,7 @@ void Core::begin_backward(LossState loss) {
   if (root_) flat_[*root_]->check_intact();  // nobody calls it, so it is looked at here
   take_back_shown();
   gatherer_->finish_phase();
+  gatherer_->wait_for_updates();  // they read G, which is about to be written
   if (!std::exchange(forward_ran_, true)) gatherer_->pass_over(PhaseKind::train_forward);
   backward_ran_ = true;
   loss_ = loss;

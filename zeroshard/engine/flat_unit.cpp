@@ -92,8 +92,8 @@ void FlatUnit::make_group(std::size_t index) {
   made.shard_bytes = group.layout.shard_numel() * bytes_of(group.dtype);
   const std::int64_t numel =
       options_.resident ? group.layout.padded_numel() : group.layout.shard_numel();
-  made.owned = memory_->allocate(Category::parameters, Tier::device, numel * bytes_of(group.dtype));
-  const at::Tensor owned = tensor_over(made.owned.data(), numel, group.dtype, device_);
+  made.owned = memory_->allocate(Category::parameters, options_.tier, numel * bytes_of(group.dtype));
+  const at::Tensor owned = tensor_over(made.owned.data(), numel, group.dtype, shard_device());
   owned.zero_();  // padding is zero, always
   copy_values(group, owned);
   void* const data = options_.resident ? made.owned.data() : released_data(index);
@@ -133,7 +133,8 @@ void FlatUnit::fill(const ParameterFiller& fill) {
         group, [&](const NamedParameter& parameter, const Span& elements, std::int64_t at) {
           std::vector<float> values(static_cast<std::size_t>(elements.size()));
           fill(parameter.name, elements, values.data());
-          tensor_over(element_at(owned, at, group.dtype), elements.size(), group.dtype, device_)
+          tensor_over(element_at(owned, at, group.dtype), elements.size(), group.dtype,
+                      shard_device())
               .copy_(tensor_over(values.data(), elements.size(), DType::fp32, kCpu));
         });
   }
@@ -183,7 +184,7 @@ void* FlatUnit::shard(std::size_t group) const {
 
 Piece FlatUnit::shard_piece(std::size_t group) const {
   const FlatGroup& of = layout_.groups()[group];
-  return {shard(group), of.layout.shard_numel(), of.dtype, device_.kind};
+  return {shard(group), of.layout.shard_numel(), of.dtype, shard_device().kind};
 }
 
 void* FlatUnit::full(std::size_t group) const {
@@ -223,7 +224,7 @@ void FlatUnit::copy_full_to_shard() {
     const at::Tensor whole =
         tensor_over(full(i), group.layout.padded_numel(), group.dtype, device_);
     const Span own = group.layout.shard(options_.rank);
-    tensor_over(shard(i), own.size(), group.dtype, device_)
+    tensor_over(shard(i), own.size(), group.dtype, shard_device())
         .copy_(whole.narrow(0, own.begin(), own.size()));
   }
 }

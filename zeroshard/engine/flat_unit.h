@@ -46,6 +46,7 @@ struct FlatUnitOptions {
   std::optional<DType> dtype = {};  // floating parameters become this; unset: as they are
   // Whether the rank keeps full parameters at all times, and not just its shard.
   bool resident = true;
+  Tier tier = Tier::device;  // of the shard; a resident unit is on the device
   bool poison = false;  // on an accelerator, where no address faults: released memory reads as NaN
   bool empties_released = false;  // a released parameter has no elements
 
@@ -78,6 +79,7 @@ class FlatUnit {
 
   // The rank's span of a group, which is a part of the full buffer where the unit is resident.
   void* shard(std::size_t group) const;
+  Device shard_device() const { return options_.tier == Tier::device ? device_ : kCpu; }
   Piece shard_piece(std::size_t group) const;
   std::int64_t shard_begin(std::size_t group) const {
     return layout_.groups()[group].layout.shard(options_.rank).begin();

@@ -115,6 +115,7 @@ void Gatherer::run(const GatherSchedule::Actions& actions, std::size_t needed) {
 void Gatherer::gather(std::size_t unit) {
   Entry& entry = entries_[unit];
   if (entry.unit->state() != ParameterState::sharded) return;
+  wait_for_update(unit);
   order_.before_write();  // another stream may still read what was in the slot before
   entry.slot = pool_.take(entry.slot_bytes);
   entry.unit->begin_gather(entry.slot);
@@ -128,13 +129,28 @@ void Gatherer::refresh(std::size_t unit) {
   if (!is_here || comm_.world_size() == 1) return;
   const std::vector<GatherPair> pairs = entry.unit->gather_pairs(/*refresh=*/true);
   if (pairs.empty()) return;  // all frozen
+  wait_for_update(unit);
   order_.before_write();
   entry.unit->begin_refresh();
   entry.handle = comm_.all_gather_into(pairs, entry.unit->name());
   if (entry.holds > 0) wait(unit);  // whoever holds it may read it at any time
 }
 
+void Gatherer::wait_for_update(std::size_t unit) {
+  Entry& entry = entries_[unit];
+  if (!entry.update) return;
+  Trace* const trace = trace_ != nullptr && !entry.update->done() ? trace_ : nullptr;
+  const Trace::Scope scope(trace, Lane::compute, "wait for the update of", entry.unit->name());
+  order_.wait(*entry.update);
+  entry.update.reset();  // where it has failed it stays, and whoever comes next hears of it, too
+}
+
+void Gatherer::wait_for_updates() {
+  for (std::size_t unit = 0; unit < entries_.size(); ++unit) wait_for_update(unit);
+}
+
 void Gatherer::wait(std::size_t unit) {
+  wait_for_update(unit);
   Entry& entry = entries_[unit];
   if (entry.unit->state() != ParameterState::gathering) return;
   {
@@ -151,6 +167,9 @@ void Gatherer::wait_for_all() {
 }
 
 void Gatherer::settle() noexcept {
+  settle_each(entries_, [](Entry& entry) {
+    if (entry.update) entry.update->wait();
+  });
   settle_each(entries_, [](Entry& entry) { entry.handle.wait(); });
 }
 

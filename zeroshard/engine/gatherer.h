@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,6 +77,10 @@ class Gatherer {
   // After an update: the shard's new values to the other ranks, for units that are resident, or
   // that somebody holds in full, which all ranks do then.
   void refresh(std::size_t unit);
+  // New values of the unit's shard are on their way, from a thread of the host: whoever reads the
+  // unit, or gathers it, comes after them.
+  void expect(std::size_t unit, Handle update) { entries_[unit].update = std::move(update); }
+  void wait_for_updates();
   // The current stream comes after what is under way for the unit, or for all units.
   void wait(std::size_t unit);
   void wait_for_all();
@@ -99,7 +104,8 @@ class Gatherer {
   struct Entry {
     FlatUnit* unit = nullptr;
     std::int64_t slot_bytes = 0;  // of the slots it takes
-    Handle handle = {};
+    std::optional<Handle> update = {};  // of its shard
+    Handle handle = {};  // of its gather
     void* slot = nullptr;
     int holds = 0;
   };
@@ -108,6 +114,7 @@ class Gatherer {
   void run(const GatherSchedule::Actions& actions, std::size_t needed);
   void gather(std::size_t unit);
   void begin_use(std::size_t unit);
+  void wait_for_update(std::size_t unit);
   void release(std::size_t unit);
   void note_gathered(std::int64_t change);
 

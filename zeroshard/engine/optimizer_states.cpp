@@ -35,7 +35,7 @@ void take_changed(const at::Tensor& masters, const at::Tensor& parameters) {
   for (std::int64_t begin = 0; begin < masters.numel(); begin += kPiece) {
     const std::int64_t count = std::min(kPiece, masters.numel() - begin);
     const at::Tensor master = masters.narrow(0, begin, count);
-    const at::Tensor parameter = parameters.narrow(0, begin, count);
+    const at::Tensor parameter = parameters.narrow(0, begin, count).to(master.device());
     const at::Tensor same = master.to(parameter.scalar_type()).eq(parameter);
     master.copy_(at::where(same, master, parameter.to(at::kFloat)));
   }
@@ -45,10 +45,11 @@ void take_changed(const at::Tensor& masters, const at::Tensor& parameters) {
 
 OptimizerStates::OptimizerStates(const std::vector<FlatUnit*>& units,
                                  std::vector<std::vector<int>> group_ids, int moments,
-                                 const Stage& stage, StateMemory& memory)
+                                 const Stage& stage, const TierPlan& tiers, StateMemory& memory)
     : sharded_(stage.optimizer_states == Placement::sharded), memory_(memory) {
   for (std::size_t i = 0; i < units.size(); ++i) {
     Unit& unit = units_.emplace_back(Unit{.flat = units[i],
+                                          .tier = tiers.optimizer(i),
                                           .groups = std::vector<Group>(units[i]->groups()),
                                           .group_ids = std::move(group_ids[i]),
                                           .steps = {}});
@@ -67,17 +68,24 @@ void OptimizerStates::make_group(Unit& unit, std::size_t group, int moments) {
   const std::int64_t owned = sharded_ ? flat.layout.shard_numel() : flat.layout.padded_numel();
   const std::int64_t bytes = owned * bytes_of(DType::fp32);
   for (int i = 0; i < moments; ++i) {
-    made.moments.push_back(memory_.allocate(Category::moments, Tier::device, bytes));
-    tensor_over(made.moments.back().data(), owned, DType::fp32, memory_.device()).zero_();
+    made.moments.push_back(memory_.allocate(Category::moments, unit.tier, bytes));
+    tensor_over(made.moments.back().data(), owned, DType::fp32, device_of(unit.tier)).zero_();
   }
-  if (flat.dtype == DType::fp32) return;  // a parameter is its own master
-  made.master = memory_.allocate(Category::master, Tier::device, bytes);
-  tensor_over(made.master.data(), owned, DType::fp32, memory_.device())
-      .copy_(tensor_over(owned_parameters(unit, group), owned, flat.dtype, memory_.device()));
+  // In fp32 a parameter is its own master, where both lie on one tier.
+  if (flat.dtype == DType::fp32 && unit.tier == unit.flat->options().tier) return;
+  made.master = memory_.allocate(Category::master, unit.tier, bytes);
+  tensor_over(made.master.data(), owned, DType::fp32, device_of(unit.tier))
+      .copy_(parameters_of(unit, group));
 }
 
 void* OptimizerStates::owned_parameters(const Unit& unit, std::size_t group) const {
   return sharded_ ? unit.flat->shard(group) : unit.flat->full(group);
+}
+
+at::Tensor OptimizerStates::parameters_of(const Unit& unit, std::size_t group) const {
+  const FlatGroup& flat = unit.flat->layout().groups()[group];
+  const std::int64_t owned = sharded_ ? flat.layout.shard_numel() : flat.layout.padded_numel();
+  return tensor_over(owned_parameters(unit, group), owned, flat.dtype, unit.flat->shard_device());
 }
 
 void OptimizerStates::refresh_masters(std::size_t unit, Written written) {
@@ -85,10 +93,8 @@ void OptimizerStates::refresh_masters(std::size_t unit, Written written) {
   for (std::size_t group = 0; group < of.groups.size(); ++group) {
     if (!of.groups[group].master || written == Written::nothing) continue;
     const GroupStates to = states(unit, group);
-    const at::Tensor master = tensor_over(to.master, to.owned_numel, DType::fp32, memory_.device());
-    const at::Tensor parameters =
-        tensor_over(owned_parameters(of, group), to.owned_numel,
-                    of.flat->layout().groups()[group].dtype, memory_.device());
+    const at::Tensor master = tensor_over(to.master, to.owned_numel, DType::fp32, to.device);
+    const at::Tensor parameters = parameters_of(of, group);
     written == Written::all ? void(master.copy_(parameters)) : take_changed(master, parameters);
   }
 }
@@ -98,9 +104,8 @@ void OptimizerStates::write_parameters(std::size_t unit) {
   for (std::size_t group = 0; group < of.groups.size(); ++group) {
     if (!of.groups[group].master) continue;
     const GroupStates from = states(unit, group);
-    tensor_over(owned_parameters(of, group), from.owned_numel,
-                of.flat->layout().groups()[group].dtype, memory_.device())
-        .copy_(tensor_over(from.master, from.owned_numel, DType::fp32, memory_.device()));
+    parameters_of(of, group)
+        .copy_(tensor_over(from.master, from.owned_numel, DType::fp32, from.device));
   }
 }
 
@@ -109,6 +114,7 @@ OptimizerStates::GroupStates OptimizerStates::states(std::size_t unit, std::size
   const Group& made = of.groups[group];
   const FlatLayout& layout = of.flat->layout().groups()[group].layout;
   GroupStates states;
+  states.device = device_of(of.tier);
   states.owned_numel = sharded_ ? layout.shard_numel() : layout.padded_numel();
   states.master =
       static_cast<float*>(made.master ? made.master.data() : owned_parameters(of, group));

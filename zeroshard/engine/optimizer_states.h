@@ -10,6 +10,7 @@
 #include "zeroshard/engine/reducer.h"
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/layout/segment.h"
+#include "zeroshard/layout/tier_plan.h"
 #include "zeroshard/optim/options.h"
 #include "zeroshard/optim/update.h"
 #include "zeroshard/tier/state_memory.h"
@@ -30,7 +31,7 @@ class OptimizerStates {
  public:
   // `group_ids`: for each unit, each parameter's parameter group.
   OptimizerStates(const std::vector<FlatUnit*>& units, std::vector<std::vector<int>> group_ids,
-                  int moments, const Stage& stage, StateMemory& memory);
+                  int moments, const Stage& stage, const TierPlan& tiers, StateMemory& memory);
 
   // The update of what the rank owns of the unit, which counts as done from here on. `present`, by
   // parameter: whether any rank had a gradient; those without are left alone, as PyTorch does. It
@@ -52,6 +53,7 @@ class OptimizerStates {
     float* master = nullptr;
     std::array<float*, 2> moments = {};
     std::int64_t owned_numel = 0;
+    Device device = kCpu;  // where all of them lie
   };
   GroupStates states(std::size_t unit, std::size_t group) const;
   std::int64_t steps(std::size_t unit, std::size_t parameter) const {
@@ -72,6 +74,7 @@ class OptimizerStates {
   };
   struct Unit {
     FlatUnit* flat = nullptr;
+    Tier tier = Tier::device;
     std::vector<Group> groups = {};
     std::vector<int> group_ids = {};       // by parameter
     std::vector<std::int64_t> steps = {};  // by parameter: updates it has had
@@ -79,6 +82,8 @@ class OptimizerStates {
 
   void make_group(Unit& unit, std::size_t group, int moments);
   void* owned_parameters(const Unit& unit, std::size_t group) const;
+  at::Tensor parameters_of(const Unit& unit, std::size_t group) const;
+  Device device_of(Tier tier) const { return tier == Tier::device ? memory_.device() : kCpu; }
   std::vector<Segment> segments(const Unit& unit, std::size_t group,
                                 const std::vector<int>& ids) const;
   struct GroupUpdate {

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "zeroshard/base/cpu_limit.h"
 #include "zeroshard/layout/norm_blocks.h"
 #include "zeroshard/numeric/arrays.h"
 #include "zeroshard/optim/sum_of_squares.h"
@@ -15,29 +14,33 @@ Updater::Updater(std::vector<FlatUnit*> units, UpdaterOptions options, const Par
       options_(std::move(options)),
       of_(parts),
       device_(parts.memory.device()),
-      pool_(options_.threads > 0 ? options_.threads : usable_cpus()),
+      pool_(parts.pool),
       norm_(device_) {
   states_ = std::make_unique<OptimizerStates>(units_, options_.parameter_groups, options_.moments,
-                                              options_.stage, of_.memory);
+                                              options_.stage, options_.tiers, of_.memory);
   if (options_.callers) {
     master_segments_ =
         master_segments_of(units_, options_.parameter_groups, *states_, options_.stage);
+  } else if (options_.tiers.first_host_unit < units_.size()) {
+    host_updates_ =
+        std::make_unique<HostUpdates>(device_, *of_.staging, pool_, options_.trace);
   }
-  if (device_ != kCpu) make_norm_scratch();
+  if (device_ != kCpu) prepare_device();
 }
 
-void Updater::make_norm_scratch() {
+void Updater::prepare_device() {
   load_array_kernels(device_);
   load_norm_kernels(device_);
   if (!options_.callers) load_update_kernels(device_);
   std::vector<std::int64_t> counts;
-  for (const NormSpan& span : norm_spans()) counts.push_back(span.count);
+  for (const NormSpan& span : norm_spans(Tier::device)) counts.push_back(span.count);
   norm_scratch_ = of_.memory.allocate(Category::buffers, Tier::device, norm_scratch_bytes(counts));
 }
 
-std::vector<NormSpan> Updater::norm_spans() const {
+std::vector<NormSpan> Updater::norm_spans(Tier tier) const {
   std::vector<NormSpan> all;
   for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (options_.tiers.optimizer(i) != tier) continue;
     for (const GradientGroup& group : of_.reducer.units()[i].groups) {
       const Span own = group.group().layout.shard(units_[i]->rank());
       NormSpan& span = all.emplace_back(NormSpan{.count = own.size()});
@@ -50,14 +53,23 @@ std::vector<NormSpan> Updater::norm_spans() const {
   return all;
 }
 
+// Unit by unit, those on the device first, which is their order: where G lies changes no bit.
 double Updater::sum_of_squares() {
   of_.gradient_order.before_write();  // whatever streams have brought gradients
-  if (device_ != kCpu) {
-    norm_.start(norm_spans(), norm_scratch_.data());
-    return norm_.finish();
-  }
   double sum = 0.0;
-  for (const NormSpan& span : norm_spans()) sum += zeroshard::sum_of_squares(span, pool_);
+  if (device_ != kCpu) norm_.start(norm_spans(Tier::device), norm_scratch_.data());
+  std::vector<double> on_host;
+  for (const NormSpan& span : norm_spans(Tier::host)) {
+    on_host.push_back(zeroshard::sum_of_squares(span, pool_));
+  }
+  if (device_ != kCpu) {
+    sum = norm_.finish();
+  } else {
+    for (const NormSpan& span : norm_spans(Tier::device)) {
+      sum += zeroshard::sum_of_squares(span, pool_);
+    }
+  }
+  for (const double one : on_host) sum += one;
   return sum;
 }
 
@@ -86,20 +98,17 @@ const std::vector<std::string>& Updater::note_without_gradient(const std::vector
 void Updater::apply(const std::vector<bool>& present, const UpdateSettings& settings) {
   note_without_gradient(present);
   of_.parameter_order.before_write();
-  if (options_.callers) {
-    update_by_caller(by_unit(present), settings.gradient_factor);
-  } else if (device_ == kCpu) {
-    update_on_host(by_unit(present), settings);
-  } else {
-    update_on_device(by_unit(present), settings);
-  }
+  const ByUnit here = by_unit(present);
+  if (options_.callers) return update_by_caller(here, settings.gradient_factor);
+  if (host_updates_) start_host_updates(here, settings);
+  device_ == kCpu ? update_on_cpu(here, settings) : update_on_accelerator(here, settings);
 }
 
 // In forward order: the next forward waits for each unit as it comes to it, and for no more.
-void Updater::update_on_host(const ByUnit& present, const UpdateSettings& settings) {
+void Updater::update_on_cpu(const ByUnit& present, const UpdateSettings& settings) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    of_.gatherer.wait(i);
-    {
+    if (!is_on_host(i)) {
+      of_.gatherer.wait(i);
       const Trace::Scope scope(options_.trace, Lane::optimizer, "update", units_[i]->name());
       for (const SegmentUpdate& each :
            states_->next_update(i, of_.reducer.units()[i], present[i], settings)) {
@@ -111,19 +120,47 @@ void Updater::update_on_host(const ByUnit& present, const UpdateSettings& settin
 }
 
 // One launch for all units; or one for each, where its values travel while the next is updated.
-void Updater::update_on_device(const ByUnit& present, const UpdateSettings& settings) {
+void Updater::update_on_accelerator(const ByUnit& present, const UpdateSettings& settings) {
   const Trace::Scope scope(options_.trace, Lane::optimizer, "update");
   std::vector<SegmentUpdate> waiting;
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    of_.gatherer.wait(i);
-    for (SegmentUpdate& each :
-         states_->next_update(i, of_.reducer.units()[i], present[i], settings)) {
-      waiting.push_back(std::move(each));
+    if (!is_on_host(i)) {
+      of_.gatherer.wait(i);
+      for (SegmentUpdate& each :
+           states_->next_update(i, of_.reducer.units()[i], present[i], settings)) {
+        waiting.push_back(std::move(each));
+      }
     }
     const bool last = i + 1 == units_.size();
-    if (sends_values() || last) update_on(device_, std::exchange(waiting, {}));
+    if ((sends_values() || last) && !waiting.empty()) {
+      update_on(device_, std::exchange(waiting, {}));
+    }
     send_values(i);
   }
+}
+
+// The root unit first, because whoever calls step() waits for it; then in forward order.
+void Updater::start_host_updates(const ByUnit& present, const UpdateSettings& settings) {
+  host_updates_->begin_step();
+  const auto kept = std::make_shared<const UpdateSettings>(settings);
+  const std::size_t root = options_.root_unit.value_or(units_.size());
+  if (root < units_.size()) start_host_update(root, present[root], kept);
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (i != root) start_host_update(i, present[i], kept);
+  }
+}
+
+void Updater::start_host_update(std::size_t unit, const std::vector<bool>& present,
+                                const std::shared_ptr<const UpdateSettings>& settings) {
+  if (!is_on_host(unit)) return;
+  of_.gatherer.wait(unit);
+  HostUpdates::Work work{
+      .segments = states_->next_update(unit, of_.reducer.units()[unit], present, *settings),
+      .settings = settings,
+      .parameters = units_[unit]->shard_device(),
+      .parameter_tier = units_[unit]->options().tier,
+      .unit = units_[unit]->name()};
+  if (!work.segments.empty()) of_.gatherer.expect(unit, host_updates_->update(std::move(work)));
 }
 
 bool Updater::sends_values() const {

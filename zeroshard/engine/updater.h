@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "zeroshard/base/thread_pool.h"
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gatherer.h"
+#include "zeroshard/engine/host_updates.h"
 #include "zeroshard/engine/master_segments.h"
 #include "zeroshard/engine/optimizer_states.h"
 #include "zeroshard/engine/reducer.h"
@@ -26,9 +28,10 @@ struct UpdaterOptions {
   std::vector<std::vector<int>> parameter_groups = {};  // by unit and parameter
   int moments = 0;                                      // per parameter
   Stage stage;
+  TierPlan tiers = {};
+  std::optional<std::size_t> root_unit = {};  // whose values are needed first
   // An optimizer that is not ours; see EngineOptions.
   std::function<void(const std::vector<at::Tensor>& gradients)> callers = {};
-  int threads = 0;  // of the optimizer; 0: one per usable CPU
   Trace* trace = nullptr;
 };
 
@@ -41,6 +44,8 @@ class Updater {
     StateMemory& memory;
     StreamOrder& parameter_order;
     StreamOrder& gradient_order;
+    ThreadPool& pool;
+    HostRing* staging = nullptr;  // where some unit's states are on the host
   };
   Updater(std::vector<FlatUnit*> units, UpdaterOptions options, const Parts& parts);
 
@@ -48,7 +53,8 @@ class Updater {
   // host waits, once in a step.
   double sum_of_squares();
   // `present`, by parameter of all units in order: some rank had a gradient. The others stay as
-  // they are. Each unit's new values are on their way when this returns.
+  // they are. Each unit's new values are on their way when this returns: the gatherer knows of
+  // them.
   void apply(const std::vector<bool>& present, const UpdateSettings& settings);
   // Parameters that had no gradient on any rank, by name, of the last step that was looked at.
   const std::vector<std::string>& note_without_gradient(const std::vector<bool>& present);
@@ -63,12 +69,17 @@ class Updater {
 
  private:
   using ByUnit = std::vector<std::vector<bool>>;
-  std::vector<NormSpan> norm_spans() const;
-  void make_norm_scratch();
+  // Of the units whose G is there.
+  std::vector<NormSpan> norm_spans(Tier tier) const;
+  void prepare_device();
   bool sends_values() const;
   ByUnit by_unit(const std::vector<bool>& present) const;
-  void update_on_host(const ByUnit& present, const UpdateSettings& settings);
-  void update_on_device(const ByUnit& present, const UpdateSettings& settings);
+  void update_on_cpu(const ByUnit& present, const UpdateSettings& settings);
+  void update_on_accelerator(const ByUnit& present, const UpdateSettings& settings);
+  void start_host_updates(const ByUnit& present, const UpdateSettings& settings);
+  void start_host_update(std::size_t unit, const std::vector<bool>& present,
+                         const std::shared_ptr<const UpdateSettings>& settings);
+  bool is_on_host(std::size_t unit) const { return options_.tiers.optimizer(unit) == Tier::host; }
   void update_by_caller(const ByUnit& present, float factor);
   void send_values(std::size_t unit);
 
@@ -76,10 +87,11 @@ class Updater {
   const UpdaterOptions options_;
   const Parts of_;
   const Device device_;
-  ThreadPool pool_;
+  ThreadPool& pool_;
   DeviceNorm norm_;
   StateBuffer norm_scratch_;  // on an accelerator
   std::unique_ptr<OptimizerStates> states_;
+  std::unique_ptr<HostUpdates> host_updates_;  // where some unit's states are on the host
   std::vector<MasterSegment> master_segments_;
   std::vector<std::string> without_gradient_;
 };

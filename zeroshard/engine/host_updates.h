@@ -1,0 +1,59 @@
+// Updates of units whose optimizer states are on the host: on a thread of their own and in the order
+// in which they are given, while the device goes on. A unit's new values go up piece by piece.
+//
+//   updates.begin_step();                             // what the device reads so far is the old values
+//   Handle block3 = updates.update(segments, settings, "block.3");   // returns at once
+//   block3.wait(compute);                             // what `compute` does from now on reads the new
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "zeroshard/base/thread_pool.h"
+#include "zeroshard/comm/handle.h"
+#include "zeroshard/engine/host_ring.h"
+#include "zeroshard/engine/optimizer_states.h"
+#include "zeroshard/monitor/trace.h"
+
+namespace zeroshard {
+
+class HostUpdates {
+ public:
+  // New values pass through the ring where parameters are on the device.
+  HostUpdates(Device device, HostRing& ring, ThreadPool& pool, Trace* trace);
+  ~HostUpdates() { worker_.synchronize(); }
+  HostUpdates(const HostUpdates&) = delete;
+  HostUpdates& operator=(const HostUpdates&) = delete;
+
+  // New values may overwrite parameters when the current stream has come this far.
+  void begin_step();
+
+  // One unit's. The segments' gradients and states are on the host; their parameters are on
+  // `parameters`. The handle's end comes behind the last copy up.
+  struct Work {
+    std::vector<SegmentUpdate> segments = {};
+    std::shared_ptr<const UpdateSettings> settings;  // the segments point into it
+    Device parameters = kCpu;
+    Tier parameter_tier = Tier::device;
+    std::string unit = {};
+  };
+  Handle update(Work work);
+
+ private:
+  void run(const Work& work);
+  void update_in_place(const SegmentUpdate& segment);
+  void update_through_ring(const SegmentUpdate& segment, Device parameters);
+  void send_up(const SegmentUpdate& piece, void* parameter, Device parameters);
+
+  const Device device_;
+  HostRing& ring_;
+  ThreadPool& pool_;
+  Trace* const trace_;
+  Event old_values_read_;
+  Stream up_;
+  Stream worker_;
+};
+
+}  // namespace zeroshard
