@@ -6,8 +6,10 @@
 #include <ATen/ops/empty.h>
 
 #include "zeroshard/base/check.h"
+#include "zeroshard/engine/gradients_down.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/layout/alignment.h"
+#include "zeroshard/layout/tier_plan.h"
 
 namespace zeroshard {
 namespace {
@@ -82,7 +84,11 @@ WriteTarget GradientPlan::flat_target() const {
 }
 
 // Held gradients are what all roundings on the way to G would leave unchanged.
-WriteTarget GradientPlan::target(DType dtype) const {
+WriteTarget GradientPlan::target(DType dtype, Tier tier) const {
+  if (tier == Tier::host) {
+    const bool keeps = host_unit_keeps_local(stage, world_size, accumulation_steps);
+    return world_size > 1 || keeps ? flat_target() : WriteTarget::sent;
+  }
   const auto keeps = [&](DType on_the_way) {
     return on_the_way == dtype || on_the_way == DType::fp32;
   };
@@ -92,21 +98,29 @@ WriteTarget GradientPlan::target(DType dtype) const {
                                                                  : flat_target();
 }
 
-GradientGroup::GradientGroup(const FlatGroup& group, const GradientPlan& plan, StateMemory& memory)
+GradientGroup::GradientGroup(const FlatGroup& group, const GradientPlan& plan,
+                             const GradientHome& home, StateMemory& memory)
     : group_(group),
       plan_(plan),
+      home_(home),
       memory_(&memory),
       device_(memory.device()),
-      target_(plan.target(group.dtype)),
+      target_(plan.target(group.dtype, home.tier)),
       held_(group.parameters.size()),
       written_(group.parameters.size()),
+      sent_(group.parameters.size()),
       padding_(padding_of(group.layout)) {
-  if (!is_held()) allocate();
+  if (target_ == WriteTarget::sent) {
+    allocate_reduced();
+  } else if (!is_held()) {
+    allocate();
+  }
 }
 
 GradientGroup::GradientGroup(GradientGroup&& other) noexcept
     : group_(other.group_),
       plan_(other.plan_),
+      home_(other.home_),
       memory_(std::exchange(other.memory_, nullptr)),
       device_(other.device_),
       target_(other.target_),
@@ -117,6 +131,8 @@ GradientGroup::GradientGroup(GradientGroup&& other) noexcept
       promoted_g_(std::move(other.promoted_g_)),
       promoted_(other.promoted_),
       written_(std::move(other.written_)),
+      sent_(std::move(other.sent_)),
+      reduces_(other.reduces_),
       padding_(std::move(other.padding_)),
       reductions_(other.reductions_) {}
 
@@ -125,17 +141,22 @@ GradientGroup::~GradientGroup() {
 }
 
 void GradientGroup::allocate() {
+  if (plan_.keeps_local()) allocate_local();
+  if (!overwrites_local() && !reduced_) allocate_reduced();
+}
+
+void GradientGroup::allocate_local() {
   const std::int64_t padded = padded_numel();
-  if (plan_.keeps_local()) {
-    local_ =
-        memory_->allocate(Category::gradients, Tier::device, padded * bytes_of(plan_.accumulation));
-    over(local_.data(), padded, plan_.accumulation).zero_();
-  }
-  if (plan_.reduces_in_place()) return;
+  local_ =
+      memory_->allocate(Category::gradients, Tier::device, padded * bytes_of(plan_.accumulation));
+  over(local_.data(), padded, plan_.accumulation).zero_();
+}
+
+void GradientGroup::allocate_reduced() {
   const bool whole = plan_.stage.gradients_reduced == Placement::replicated;
-  const std::int64_t owned = whole ? padded : group_.layout.shard_numel();
-  reduced_ = memory_->allocate(Category::gradients, Tier::device, owned * bytes_of(plan_.reduced));
-  over(reduced_.data(), owned, plan_.reduced).zero_();
+  const std::int64_t owned = whole ? padded_numel() : group_.layout.shard_numel();
+  reduced_ = memory_->allocate(Category::gradients, home_.tier, owned * bytes_of(plan_.reduced));
+  tensor_over(reduced_.data(), owned, plan_.reduced, reduced_device()).zero_();
 }
 
 // Held gradients are torch's memory, and count as the memory of ours that they stand for: from the
@@ -164,7 +185,8 @@ GradientGroup::Local GradientGroup::local(void* bucket) const {
     case WriteTarget::kept: return {local_.data(), plan_.accumulation};
     case WriteTarget::bucket: return {bucket, plan_.communication};
     case WriteTarget::reduced: return {reduced_data(), reduced_dtype()};
-    case WriteTarget::held: break;
+    case WriteTarget::held:
+    case WriteTarget::sent: break;
   }
   ZS_CHECK(false, "held gradients have no memory of ours");
   return {};
@@ -178,7 +200,9 @@ ArrayWrite GradientGroup::into(const Local& to, const Span& span) const {
 }
 
 void GradientGroup::write(std::size_t parameter, const at::Tensor& gradient, void* bucket) {
-  if (is_held() && !written_[parameter]) return hold(parameter, gradient);
+  if (target_ == WriteTarget::sent && reduces_) return send(parameter, gradient);
+  const bool may_hold = is_held() || target_ == WriteTarget::sent;
+  if (may_hold && !written_[parameter]) return hold(parameter, gradient);
   settle();
   const at::Tensor from = gradient.contiguous();
   ArrayWrite write = into(local(bucket), group_.layout.parameter_span(parameter));
@@ -218,8 +242,36 @@ void GradientGroup::note_held_use() const {
   }
 }
 
+// The roundings are those of a gradient that is written into G on the device.
+void GradientGroup::send(std::size_t parameter, const at::Tensor& gradient) {
+  ArrayWrite write =
+      into({reduced_data(), reduced_dtype()}, group_.layout.parameter_span(parameter));
+  write.via1 = plan_.accumulation;
+  write.factor1 = plan_.scale_before_sum;
+  write.via2 = plan_.communication;
+  write.factor2 = plan_.scale_after_sum;
+  write.adds = sent_[parameter];
+  home_.down->send(gradient, write);
+  written_[parameter] = sent_[parameter] = true;
+}
+
+// What was kept or held on the device until the step's last micro-step.
+void GradientGroup::send_local() {
+  for (std::size_t i = 0; i < held_.size(); ++i) {
+    if (held_[i].defined()) send(i, std::exchange(held_[i], at::Tensor()));
+  }
+  count_held(0);
+  if (target_ != WriteTarget::kept) return;
+  ArrayWrite write = from_local(reduced_data(), reduced_dtype());
+  write.via2 = plan_.communication;
+  write.factor2 = plan_.scale_after_sum;
+  write.adds = holds_reduced();
+  home_.down->send(over(local_.data(), padded_numel(), plan_.accumulation), write);
+}
+
 void GradientGroup::settle() {
-  if (!is_held()) return;
+  const bool holds = target_ == WriteTarget::sent && counted_bytes_ > 0;
+  if (!is_held() && !holds) return;
   count_held(0);
   target_ = plan_.flat_target();
   allocate();
@@ -238,6 +290,7 @@ void GradientGroup::settle() {
 }
 
 void GradientGroup::fill_gaps(void* bucket) {
+  if (target_ == WriteTarget::sent) return zero_unsent();
   if (is_held()) return;
   const Local to = local(bucket);
   std::vector<ArrayWrite> zeros;
@@ -247,11 +300,22 @@ void GradientGroup::fill_gaps(void* bucket) {
     zeros.push_back(into(to, group_.layout.parameter_span(i)));
   }
   // The engine's own buffers have zeros there already, unless G of another dtype lay across them.
-  const bool overwritten = plan_.reduces_in_place() && plan_.reduced != plan_.accumulation;
+  const bool overwritten = overwrites_local() && plan_.reduced != plan_.accumulation;
   if (target_ == WriteTarget::bucket || overwritten) {
     for (const Span& span : padding_) zeros.push_back(into(to, span));
   }
   write_values(device_, zeros);
+}
+
+// Zeros for what no gradient came of, in this step: there is nothing of it to add to.
+void GradientGroup::zero_unsent() {
+  std::vector<ArrayWrite> zeros;
+  for (std::size_t i = 0; i < sent_.size(); ++i) {
+    if (sent_[i] || held_[i].defined()) continue;
+    zeros.push_back(into({reduced_data(), reduced_dtype()}, group_.layout.parameter_span(i)));
+    sent_[i] = true;
+  }
+  write_values(kCpu, zeros);
 }
 
 // All of the local gradient into memory that is as long; the caller says what is done on the way.
@@ -277,6 +341,7 @@ ReducePair GradientGroup::pair(void* bucket) {
 }
 
 void GradientGroup::reduce_alone() {
+  if (on_host()) return send_local();
   if (target_ != WriteTarget::kept) return;  // written there in the first place
   const Piece to = all_reduced();
   ArrayWrite write = from_local(to.data, to.dtype);
@@ -291,14 +356,14 @@ void GradientGroup::reduce_alone() {
 }
 
 void GradientGroup::promote() {
-  if (promoted_ || (reduced_dtype() == DType::fp32 && !plan_.reduces_in_place())) return;
+  if (promoted_ || (reduced_dtype() == DType::fp32 && !overwrites_local())) return;
   const bool whole = plan_.stage.gradients_reduced == Placement::replicated;
   const Piece from = whole ? all_reduced() : own_reduced();
   if (!promoted_g_) {
     promoted_g_ =
-        memory_->allocate(Category::gradients, Tier::device, from.count * bytes_of(DType::fp32));
+        memory_->allocate(Category::gradients, home_.tier, from.count * bytes_of(DType::fp32));
   }
-  write_values(device_, {{.to = promoted_g_.data(),
+  write_values(reduced_device(), {{.to = promoted_g_.data(),
                           .from = from.data,
                           .from_dtype = from.dtype,
                           .count = from.count}});
@@ -309,19 +374,20 @@ void GradientGroup::end_step() {
   promoted_ = false;
   reductions_ = 0;
   begin_generation();
+  sent_.assign(sent_.size(), false);
   std::ranges::fill(held_, at::Tensor());
   count_held(0);
 }
 
 void* GradientGroup::reduced_data() const {
   if (promoted_) return promoted_g_.data();
-  return plan_.reduces_in_place() ? local_.data() : reduced_.data();
+  return overwrites_local() ? local_.data() : reduced_.data();
 }
 
 // Where the own span starts: in a buffer for all of G, or in one for the span alone.
 std::int64_t GradientGroup::own_offset() const {
   const bool whole = plan_.stage.gradients_reduced == Placement::replicated ||
-                     (plan_.reduces_in_place() && !promoted_);
+                     (overwrites_local() && !promoted_);
   return whole ? group_.layout.shard(plan_.rank).begin() : 0;
 }
 
@@ -330,7 +396,7 @@ std::vector<GradientGroup::ReducedPiece> GradientGroup::reduced(const Span& span
   if (!is_held()) {
     const std::int64_t first = group_.layout.shard(plan_.rank).begin() - own_offset();
     const void* const data = element_at(reduced_data(), span.begin() - first, reduced_dtype());
-    pieces.push_back({0, {data, span.size(), reduced_dtype(), device_.kind}});
+    pieces.push_back({0, {data, span.size(), reduced_dtype(), reduced_device().kind}});
     return pieces;
   }
   for (std::size_t i = 0; i < held_.size(); ++i) {
@@ -348,12 +414,12 @@ std::vector<GradientGroup::ReducedPiece> GradientGroup::reduced(const Span& span
 Piece GradientGroup::own_reduced() const {
   ZS_CHECK(!is_held(), "held gradients are in many pieces");
   return {element_at(reduced_data(), own_offset(), reduced_dtype()), group_.layout.shard_numel(),
-          reduced_dtype(), device_.kind};
+          reduced_dtype(), reduced_device().kind};
 }
 
 Piece GradientGroup::all_reduced() const {
   ZS_CHECK(!is_held(), "held gradients are in many pieces");
-  return {reduced_data(), padded_numel(), reduced_dtype(), device_.kind};
+  return {reduced_data(), padded_numel(), reduced_dtype(), reduced_device().kind};
 }
 
 Piece GradientGroup::all_local() const {

@@ -21,6 +21,15 @@ enum class WriteTarget {
   bucket,   // the group's part of its bucket's buffer, from which it is reduced
   reduced,  // G itself, because there is one rank
   held,     // nowhere: one rank, one micro-step to a step; G is the tensors that autograd has made
+  sent,     // nowhere: one rank, whose G is on the host; each is copied down as it comes
+};
+
+class GradientsDown;
+
+// Where G of a group lies.
+struct GradientHome {
+  Tier tier = Tier::device;
+  GradientsDown* down = nullptr;  // on the host, with one rank
 };
 
 // What is the same for all groups of an engine.
@@ -42,14 +51,15 @@ struct GradientPlan {
   bool reduces_in_place() const {
     return keeps_local() && bytes_of(reduced) <= bytes_of(accumulation);
   }
-  // Where gradients of this dtype are written; `flat`: but not `held`.
-  WriteTarget target(DType dtype) const;
+  // Where gradients of this dtype are written; `flat`: but not `held` or `sent`.
+  WriteTarget target(DType dtype, Tier tier) const;
   WriteTarget flat_target() const;
 };
 
 class GradientGroup {
  public:
-  GradientGroup(const FlatGroup& group, const GradientPlan& plan, StateMemory& memory);
+  GradientGroup(const FlatGroup& group, const GradientPlan& plan, const GradientHome& home,
+                StateMemory& memory);
   ~GradientGroup();
   GradientGroup(GradientGroup&& other) noexcept;
   GradientGroup& operator=(GradientGroup&&) = delete;
@@ -61,6 +71,8 @@ class GradientGroup {
   // group's part of a bucket's buffer, and is used where that is the target.
   void write(std::size_t parameter, const at::Tensor& gradient, void* bucket);
   bool written(std::size_t parameter) const { return written_[parameter]; }
+  // Whether what comes now is reduced as soon as it is complete, so that it may be sent at once.
+  void expect(bool reduction) { reduces_ = reduction; }
   // What is written from now on replaces what is there.
   void begin_generation() { written_.assign(written_.size(), false); }
   // Zeros for what got no gradient, and for padding.
@@ -88,6 +100,7 @@ class GradientGroup {
   };
   std::vector<ReducedPiece> reduced(const Span& span) const;
   // G in one piece: the own span, and all of it where it is replicated. Not while it is held.
+  Device reduced_device() const { return on_host() ? kCpu : device_; }
   Piece own_reduced() const;
   Piece all_reduced() const;
   // The kept local gradient, where there is one.
@@ -118,7 +131,14 @@ class GradientGroup {
   ArrayWrite into(const Local& to, const Span& span) const;
   ArrayWrite from_local(void* to, DType dtype) const;
   at::Tensor over(void* data, std::int64_t count, DType dtype) const;
+  bool on_host() const { return home_.tier == Tier::host; }
+  bool overwrites_local() const { return !on_host() && plan_.reduces_in_place(); }
+  void send(std::size_t parameter, const at::Tensor& gradient);
+  void send_local();
+  void zero_unsent();
   void allocate();
+  void allocate_local();
+  void allocate_reduced();
   void count_held(std::int64_t bytes);
   std::int64_t planned_bytes() const;
   void* reduced_data() const;
@@ -128,6 +148,7 @@ class GradientGroup {
 
   const FlatGroup& group_;
   const GradientPlan& plan_;
+  GradientHome home_;
   StateMemory* memory_;
   Device device_;
   WriteTarget target_;
@@ -138,6 +159,8 @@ class GradientGroup {
   StateBuffer promoted_g_;          // made by the first second backward
   bool promoted_ = false;
   std::vector<bool> written_;  // in this generation, by parameter
+  std::vector<bool> sent_;     // in this step: G has something of the parameter
+  bool reduces_ = true;
   std::vector<Span> padding_;
   std::int64_t reductions_ = 0;  // in this step
 };

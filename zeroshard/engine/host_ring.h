@@ -5,27 +5,33 @@
 #include <cstdint>
 #include <vector>
 
-#include "zeroshard/layout/pool.h"
+#include "zeroshard/layout/tier_plan.h"
 #include "zeroshard/tier/state_memory.h"
 
 namespace zeroshard {
 
 class HostRing {
  public:
-  HostRing(const Ring& ring, StateMemory& memory) : slot_bytes_(ring.slot_bytes) {
-    for (int i = 0; i < ring.slots; ++i) {
-      slots_.push_back(memory.allocate(Category::buffers, Tier::host, slot_bytes_));
-    }
+  HostRing(const Ring& ring, StateMemory& memory)
+      : memory_(memory), slot_bytes_(ring.slots > 0 ? ring.slot_bytes : kStagingPieceBytes) {
+    for (int i = 0; i < ring.slots; ++i) slots_.push_back(make_slot());
   }
 
   std::int64_t slot_bytes() const { return slot_bytes_; }
+  // Where the plan foresaw that nothing passes, and something does, there is one slot.
   StateBuffer& next() {
+    if (slots_.empty()) slots_.push_back(make_slot());
     StateBuffer& slot = slots_[next_];
     next_ = (next_ + 1) % slots_.size();
     return slot;
   }
 
  private:
+  StateBuffer make_slot() {
+    return memory_.allocate(Category::buffers, Tier::host, slot_bytes_);
+  }
+
+  StateMemory& memory_;
   const std::int64_t slot_bytes_;
   std::vector<StateBuffer> slots_;
   std::size_t next_ = 0;

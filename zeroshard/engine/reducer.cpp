@@ -16,12 +16,17 @@ Reducer::Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& opti
                  StateMemory& memory, StreamOrder& order, Communicator& comm)
     : plan_(options.gradients),
       overlap_(options.overlap),
+      passing_bytes_(options.tiers.passing_gradient_bytes),
       trace_(options.trace),
       memory_(memory),
       order_(order),
       comm_(comm),
       flat_units_(units),
       units_(units.size()) {
+  if (options.staging != nullptr && plan_.world_size == 1) {
+    down_ = std::make_unique<GradientsDown>(memory.device(), passing_bytes_, *options.staging,
+                                            *options.pool);
+  }
   for (std::size_t i = 0; i < units.size(); ++i) {
     const UnitLayout& layout = units[i]->layout();
     UnitGradients& unit = units_[i];
@@ -32,7 +37,8 @@ Reducer::Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& opti
       if (!layout.groups()[group].trainable) continue;
       unit.group_of[group] = unit.groups.size();
       unit.trainable += layout.groups()[group].parameters.size();
-      unit.groups.emplace_back(layout.groups()[group], plan_, memory);
+      unit.groups.emplace_back(layout.groups()[group], plan_,
+                               GradientHome{options.tiers.optimizer(i), down_.get()}, memory);
     }
   }
   const ReductionPlan plan = plan_buckets(options);
@@ -81,6 +87,7 @@ void Reducer::begin_backward(bool reduces) {
   order_.before_write();
   in_backward_ = true;
   whole_ = false;
+  count_passing(true);
   // What was only collected since the last reduction stays, to be reduced with what comes.
   const bool was_reduced = std::exchange(reduces_, reduces);
   next_bucket_ = 0;
@@ -89,6 +96,7 @@ void Reducer::begin_backward(bool reduces) {
     unit.captured.assign(unit.present.size(), false);
     unit.awaited = unit.trainable;
     for (GradientGroup& group : unit.groups) {
+      group.expect(reduces);
       const bool was_there = group.holds_reduced();
       if (was_there) group.settle();
       if (was_there && (plan_.keeps_local() || plan_.reduced != DType::fp32)) group.promote();
@@ -184,6 +192,13 @@ void Reducer::complete(std::size_t unit) {
 void Reducer::end_backward() {
   for (std::size_t unit = 0; unit < units_.size(); ++unit) complete(unit);
   in_backward_ = false;
+  count_passing(false);
+}
+
+// Gradients on their way down are torch's memory, and count as what the plan allows of them.
+void Reducer::count_passing(bool passing) {
+  if (passing_bytes_ == 0) return;
+  memory_.ledger().add(Category::gradients, Tier::device, passing ? passing_bytes_ : -passing_bytes_);
 }
 
 void Reducer::launch_what_is_complete() {
@@ -257,6 +272,7 @@ void Reducer::wait_for_own_spans() {
   for (BucketState& bucket : buckets_) {
     if (bucket.launched) finish(bucket);
   }
+  if (down_) down_->finish();
 }
 
 void Reducer::settle() noexcept {
@@ -303,6 +319,7 @@ void Reducer::end_step() {
 void Reducer::drop_backward() {
   if (!in_backward_) return;
   in_backward_ = whole_ = false;
+  count_passing(false);
   wait_for_own_spans();
   for (BucketState& bucket : buckets_) {
     if (bucket.slot != nullptr) bucket.slot->bucket.reset();

@@ -16,9 +16,11 @@
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gradient_group.h"
+#include "zeroshard/engine/gradients_down.h"
 #include "zeroshard/engine/stream_order.h"
 #include "zeroshard/engine/unit_state.h"
 #include "zeroshard/layout/reduction_plan.h"
+#include "zeroshard/layout/tier_plan.h"
 #include "zeroshard/monitor/trace.h"
 
 namespace zeroshard {
@@ -28,6 +30,9 @@ struct ReducerOptions {
   std::int64_t bucket_numel = 0;
   bool overlap = false;
   std::optional<std::size_t> root_unit = {};  // complete only when backward ends
+  TierPlan tiers = {};
+  HostRing* staging = nullptr;  // where some unit's G is on the host
+  ThreadPool* pool = nullptr;   // the same
   Trace* trace = nullptr;
 };
 
@@ -108,8 +113,12 @@ class Reducer {
   bool captured_elsewhere() const;
   std::string label_of(const BucketState& bucket) const;
 
+  void count_passing(bool passing);
+
   const GradientPlan plan_;
   const bool overlap_;
+  const std::int64_t passing_bytes_;
+  std::unique_ptr<GradientsDown> down_;  // where one rank has G of some unit on the host
   Trace* const trace_;
   StateMemory& memory_;
   StreamOrder& order_;
