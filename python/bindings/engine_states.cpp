@@ -103,7 +103,9 @@ py::object local_state(EngineCore& engine, std::size_t unit, std::size_t paramet
 py::tuple local_parameter(EngineCore& engine, std::size_t unit, std::size_t parameter) {
   const FlatUnit& flat = engine.core().unit(unit);
   const std::size_t group = flat.layout().locate(parameter).group;
-  return own_part(flat, parameter, {flat.shard(group), flat.layout().groups()[group].dtype, true, flat.shard_device()});
+  return own_part(
+      flat, parameter,
+      {flat.shard(group), flat.layout().groups()[group].dtype, true, flat.shard_device()});
 }
 
 // Where the masters of each unit's parameters lie: flat group and first element in it, counted over

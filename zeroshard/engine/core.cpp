@@ -78,14 +78,13 @@ FlatUnitOptions Core::unit_options(const EngineOptions& options, const UnitSpec&
   const bool on_host = options.offload.parameters != Tier::device;
   const bool resident = stage.parameters == Placement::replicated || persistent ||
                         (comm.world_size() == 1 && !on_host);
-  return {
-      .rank = comm.rank(),
-      .world_size = comm.world_size(),
-      .dtype = mixed ? std::nullopt : std::optional(options.precision.model()),
-      .resident = resident,
-      .tier = on_host && !resident ? Tier::host : Tier::device,
-      .poison = options.zero.debug_poison,
-      .empties_released = options.empties_released};
+  return {.rank = comm.rank(),
+          .world_size = comm.world_size(),
+          .dtype = mixed ? std::nullopt : std::optional(options.precision.model()),
+          .resident = resident,
+          .tier = on_host && !resident ? Tier::host : Tier::device,
+          .poison = options.zero.debug_poison,
+          .empties_released = options.empties_released};
 }
 
 Core::Core(const std::vector<UnitSpec>& units, const EngineOptions& options, Communicator& comm)
@@ -140,7 +139,7 @@ void Core::plan_tiers() {
                                   .micro_steps = options_.accumulation_steps,
                                   .reduced = gradients.reduced});
   if (tiers_.first_host_unit < flat_.size()) {
-    staging_ = std::make_unique<HostRing>(tiers_.staging, *memory_);
+    staging_ = std::make_unique<SlotRing>(tiers_.staging, Tier::host, *memory_);
   }
 }
 
@@ -198,15 +197,14 @@ void Core::make_updater() {
       updater.moments = std::max(updater.moments, moments_per_parameter(group));
     }
   }
-  updater_ = std::make_unique<Updater>(
-      pointers(flat_), std::move(updater),
-      Updater::Parts{.gatherer = *gatherer_,
-                     .reducer = *reducer_,
-                     .memory = *memory_,
-                     .parameter_order = parameter_order_,
-                     .gradient_order = gradient_order_,
-                     .pool = pool_,
-                     .staging = staging_.get()});
+  updater_ = std::make_unique<Updater>(pointers(flat_), std::move(updater),
+                                       Updater::Parts{.gatherer = *gatherer_,
+                                                      .reducer = *reducer_,
+                                                      .memory = *memory_,
+                                                      .parameter_order = parameter_order_,
+                                                      .gradient_order = gradient_order_,
+                                                      .pool = pool_,
+                                                      .staging = staging_.get()});
 }
 
 Core::~Core() {

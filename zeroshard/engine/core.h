@@ -40,11 +40,11 @@
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gatherer.h"
 #include "zeroshard/engine/gradient_hooks.h"
-#include "zeroshard/engine/host_ring.h"
 #include "zeroshard/engine/loss_division.h"
 #include "zeroshard/engine/options.h"
 #include "zeroshard/engine/reducer.h"
 #include "zeroshard/engine/shown_gradients.h"
+#include "zeroshard/engine/slot_ring.h"
 #include "zeroshard/engine/step_agreement.h"
 #include "zeroshard/engine/stream_order.h"
 #include "zeroshard/engine/unit_times.h"
@@ -242,7 +242,7 @@ class Core {
   std::optional<std::size_t> root_;
   ThreadPool pool_;
   TierPlan tiers_;
-  std::unique_ptr<HostRing> staging_;  // between tiers
+  std::unique_ptr<SlotRing> staging_;  // between tiers
   UnitUses uses_;
   UnitTimes times_;
   StreamOrder parameter_order_;

@@ -92,7 +92,8 @@ void FlatUnit::make_group(std::size_t index) {
   made.shard_bytes = group.layout.shard_numel() * bytes_of(group.dtype);
   const std::int64_t numel =
       options_.resident ? group.layout.padded_numel() : group.layout.shard_numel();
-  made.owned = memory_->allocate(Category::parameters, options_.tier, numel * bytes_of(group.dtype));
+  made.owned =
+      memory_->allocate(Category::parameters, options_.tier, numel * bytes_of(group.dtype));
   const at::Tensor owned = tensor_over(made.owned.data(), numel, group.dtype, shard_device());
   owned.zero_();  // padding is zero, always
   copy_values(group, owned);
@@ -129,14 +130,13 @@ void FlatUnit::fill(const ParameterFiller& fill) {
   for (std::size_t index = 0; index < groups_.size(); ++index) {
     const FlatGroup& group = layout_.groups()[index];
     void* const owned = groups_[index].owned.data();
-    for_each_held_piece(
-        group, [&](const NamedParameter& parameter, const Span& elements, std::int64_t at) {
-          std::vector<float> values(static_cast<std::size_t>(elements.size()));
-          fill(parameter.name, elements, values.data());
-          tensor_over(element_at(owned, at, group.dtype), elements.size(), group.dtype,
-                      shard_device())
-              .copy_(tensor_over(values.data(), elements.size(), DType::fp32, kCpu));
-        });
+    for_each_held_piece(group, [&](const NamedParameter& parameter, const Span& elements,
+                                   std::int64_t at) {
+      std::vector<float> values(static_cast<std::size_t>(elements.size()));
+      fill(parameter.name, elements, values.data());
+      tensor_over(element_at(owned, at, group.dtype), elements.size(), group.dtype, shard_device())
+          .copy_(tensor_over(values.data(), elements.size(), DType::fp32, kCpu));
+    });
   }
 }
 

@@ -103,9 +103,9 @@ class Gatherer {
  private:
   struct Entry {
     FlatUnit* unit = nullptr;
-    std::int64_t slot_bytes = 0;  // of the slots it takes
+    std::int64_t slot_bytes = 0;        // of the slots it takes
     std::optional<Handle> update = {};  // of its shard
-    Handle handle = {};  // of its gather
+    Handle handle = {};                 // of its gather
     void* slot = nullptr;
     int holds = 0;
   };

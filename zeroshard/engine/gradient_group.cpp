@@ -364,9 +364,9 @@ void GradientGroup::promote() {
         memory_->allocate(Category::gradients, home_.tier, from.count * bytes_of(DType::fp32));
   }
   write_values(reduced_device(), {{.to = promoted_g_.data(),
-                          .from = from.data,
-                          .from_dtype = from.dtype,
-                          .count = from.count}});
+                                   .from = from.data,
+                                   .from_dtype = from.dtype,
+                                   .count = from.count}});
   promoted_ = true;
 }
 
@@ -386,8 +386,8 @@ void* GradientGroup::reduced_data() const {
 
 // Where the own span starts: in a buffer for all of G, or in one for the span alone.
 std::int64_t GradientGroup::own_offset() const {
-  const bool whole = plan_.stage.gradients_reduced == Placement::replicated ||
-                     (overwrites_local() && !promoted_);
+  const bool whole =
+      plan_.stage.gradients_reduced == Placement::replicated || (overwrites_local() && !promoted_);
   return whole ? group_.layout.shard(plan_.rank).begin() : 0;
 }
 

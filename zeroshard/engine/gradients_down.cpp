@@ -23,7 +23,7 @@ ArrayWrite part_of(const ArrayWrite& whole, std::int64_t begin, std::int64_t cou
 
 }  // namespace
 
-GradientsDown::GradientsDown(Device device, std::int64_t passing_bytes, HostRing& ring,
+GradientsDown::GradientsDown(Device device, std::int64_t passing_bytes, SlotRing& ring,
                              ThreadPool& pool)
     : device_(device),
       passing_limit_(passing_bytes),
@@ -83,8 +83,8 @@ void GradientsDown::write(const ArrayWrite& whole) {
 void GradientsDown::copy_down(void* to, const at::Tensor& gradient, std::int64_t begin,
                               std::int64_t count) {
   const DType dtype = dtype_of(gradient, "a gradient");
-  copy_bytes(down_, to, kCpu, element_at(gradient.mutable_data_ptr(), begin, dtype),
-             device_, count * bytes_of(dtype));
+  copy_bytes(down_, to, kCpu, element_at(gradient.mutable_data_ptr(), begin, dtype), device_,
+             count * bytes_of(dtype));
 }
 
 // Backward may make gradients faster than they are copied, and memory is what offloading is for.

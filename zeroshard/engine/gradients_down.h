@@ -3,8 +3,8 @@
 //   down.send(gradient, {.to = g, .to_dtype = DType::bf16, .from_dtype = DType::bf16, ...});
 //   down.finish();   // all that was sent is in G, and the host may read it
 //
-// A gradient that is G as it is goes straight there. Another one goes through a ring of host memory,
-// and is scaled, rounded or added from there by a thread of the host.
+// A gradient that is G as it is goes straight there. Another one goes through a ring of host
+// memory, and is scaled, rounded or added from there by a thread of the host.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "zeroshard/base/thread_pool.h"
-#include "zeroshard/engine/host_ring.h"
+#include "zeroshard/engine/slot_ring.h"
 #include "zeroshard/numeric/arrays.h"
 
 namespace zeroshard {
@@ -21,7 +21,7 @@ namespace zeroshard {
 class GradientsDown {
  public:
   // Not much more than `passing_bytes` of gradients are kept on the device until they are copied.
-  GradientsDown(Device device, std::int64_t passing_bytes, HostRing& ring, ThreadPool& pool);
+  GradientsDown(Device device, std::int64_t passing_bytes, SlotRing& ring, ThreadPool& pool);
   GradientsDown(const GradientsDown&) = delete;
   GradientsDown& operator=(const GradientsDown&) = delete;
 
@@ -45,7 +45,7 @@ class GradientsDown {
 
   const Device device_;
   const std::int64_t passing_limit_;
-  HostRing& ring_;
+  SlotRing& ring_;
   ThreadPool& pool_;
   std::deque<Passing> passing_;
   std::int64_t passing_bytes_ = 0;

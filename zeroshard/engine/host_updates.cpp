@@ -4,29 +4,11 @@
 #include <exception>
 #include <utility>
 
-#include "zeroshard/layout/alignment.h"
+#include "zeroshard/engine/segment_part.h"
 #include "zeroshard/optim/update.h"
 
 namespace zeroshard {
-namespace {
-
-// A part of a segment. The update of each element is its own, so cuts change no bit.
-SegmentUpdate part_of(const SegmentUpdate& whole, std::int64_t begin, std::int64_t count) {
-  SegmentUpdate part = whole;
-  UpdateSpan& span = part.span;
-  span.gradient = element_at(const_cast<void*>(span.gradient), begin, span.gradient_dtype);
-  span.master += begin;
-  for (float*& moment : span.moments) {
-    if (moment != nullptr) moment += begin;
-  }
-  span.parameter = element_at(span.parameter, begin, span.parameter_dtype);
-  span.count = count;
-  return part;
-}
-
-}  // namespace
-
-HostUpdates::HostUpdates(Device device, HostRing& ring, ThreadPool& pool, Trace* trace)
+HostUpdates::HostUpdates(Device device, SlotRing& ring, ThreadPool& pool, Trace* trace)
     : device_(device),
       ring_(ring),
       pool_(pool),

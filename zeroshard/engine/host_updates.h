@@ -1,9 +1,11 @@
-// Updates of units whose optimizer states are on the host: on a thread of their own and in the order
-// in which they are given, while the device goes on. A unit's new values go up piece by piece.
+// Updates of units whose optimizer states are on the host: on a thread of their own and in the
+// order in which they are given, while the device goes on. A unit's new values go up piece by
+// piece.
 //
-//   updates.begin_step();                             // what the device reads so far is the old values
-//   Handle block3 = updates.update(segments, settings, "block.3");   // returns at once
-//   block3.wait(compute);                             // what `compute` does from now on reads the new
+//   updates.begin_step();                             // what the device reads so far is the old
+//   values Handle block3 = updates.update(segments, settings, "block.3");   // returns at once
+//   block3.wait(compute);                             // what `compute` does from now on reads the
+//   new
 #pragma once
 
 #include <cstdint>
@@ -13,8 +15,8 @@
 
 #include "zeroshard/base/thread_pool.h"
 #include "zeroshard/comm/handle.h"
-#include "zeroshard/engine/host_ring.h"
 #include "zeroshard/engine/optimizer_states.h"
+#include "zeroshard/engine/slot_ring.h"
 #include "zeroshard/monitor/trace.h"
 
 namespace zeroshard {
@@ -22,7 +24,7 @@ namespace zeroshard {
 class HostUpdates {
  public:
   // New values pass through the ring where parameters are on the device.
-  HostUpdates(Device device, HostRing& ring, ThreadPool& pool, Trace* trace);
+  HostUpdates(Device device, SlotRing& ring, ThreadPool& pool, Trace* trace);
   ~HostUpdates() { worker_.synchronize(); }
   HostUpdates(const HostUpdates&) = delete;
   HostUpdates& operator=(const HostUpdates&) = delete;
@@ -48,7 +50,7 @@ class HostUpdates {
   void send_up(const SegmentUpdate& piece, void* parameter, Device parameters);
 
   const Device device_;
-  HostRing& ring_;
+  SlotRing& ring_;
   ThreadPool& pool_;
   Trace* const trace_;
   Event old_values_read_;

@@ -104,8 +104,8 @@ void OptimizerStates::write_parameters(std::size_t unit) {
   for (std::size_t group = 0; group < of.groups.size(); ++group) {
     if (!of.groups[group].master) continue;
     const GroupStates from = states(unit, group);
-    parameters_of(of, group)
-        .copy_(tensor_over(from.master, from.owned_numel, DType::fp32, from.device));
+    parameters_of(of, group).copy_(
+        tensor_over(from.master, from.owned_numel, DType::fp32, from.device));
   }
 }
 

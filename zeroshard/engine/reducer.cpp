@@ -198,7 +198,8 @@ void Reducer::end_backward() {
 // Gradients on their way down are torch's memory, and count as what the plan allows of them.
 void Reducer::count_passing(bool passing) {
   if (passing_bytes_ == 0) return;
-  memory_.ledger().add(Category::gradients, Tier::device, passing ? passing_bytes_ : -passing_bytes_);
+  memory_.ledger().add(Category::gradients, Tier::device,
+                       passing ? passing_bytes_ : -passing_bytes_);
 }
 
 void Reducer::launch_what_is_complete() {

@@ -31,7 +31,7 @@ struct ReducerOptions {
   bool overlap = false;
   std::optional<std::size_t> root_unit = {};  // complete only when backward ends
   TierPlan tiers = {};
-  HostRing* staging = nullptr;  // where some unit's G is on the host
+  SlotRing* staging = nullptr;  // where some unit's G is on the host
   ThreadPool* pool = nullptr;   // the same
   Trace* trace = nullptr;
 };

@@ -1,5 +1,7 @@
 #include "zeroshard/engine/updater.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "zeroshard/layout/norm_blocks.h"
@@ -22,8 +24,12 @@ Updater::Updater(std::vector<FlatUnit*> units, UpdaterOptions options, const Par
     master_segments_ =
         master_segments_of(units_, options_.parameter_groups, *states_, options_.stage);
   } else if (options_.tiers.first_host_unit < units_.size()) {
-    host_updates_ =
-        std::make_unique<HostUpdates>(device_, *of_.staging, pool_, options_.trace);
+    host_updates_ = std::make_unique<HostUpdates>(device_, *of_.staging, pool_, options_.trace);
+  }
+  const bool moves_down = options_.tiers.parameters == Tier::host &&
+                          options_.tiers.first_host_unit > 0 && !options_.callers;
+  if (moves_down) {
+    values_down_ = std::make_unique<ValuesDown>(options_.tiers.values_down, of_.memory, pool_);
   }
   if (device_ != kCpu) prepare_device();
 }
@@ -110,9 +116,14 @@ void Updater::update_on_cpu(const ByUnit& present, const UpdateSettings& setting
     if (!is_on_host(i)) {
       of_.gatherer.wait(i);
       const Trace::Scope scope(options_.trace, Lane::optimizer, "update", units_[i]->name());
-      for (const SegmentUpdate& each :
-           states_->next_update(i, of_.reducer.units()[i], present[i], settings)) {
-        update_span(*each.options, each.span, each.scalars, pool_);
+      const std::vector<SegmentUpdate> segments =
+          states_->next_update(i, of_.reducer.units()[i], present[i], settings);
+      if (sends_down(i)) {
+        of_.gatherer.expect(i, values_down_->update(segments));
+      } else {
+        for (const SegmentUpdate& each : segments) {
+          update_span(*each.options, each.span, each.scalars, pool_);
+        }
       }
     }
     send_values(i);
@@ -126,9 +137,12 @@ void Updater::update_on_accelerator(const ByUnit& present, const UpdateSettings&
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (!is_on_host(i)) {
       of_.gatherer.wait(i);
-      for (SegmentUpdate& each :
-           states_->next_update(i, of_.reducer.units()[i], present[i], settings)) {
-        waiting.push_back(std::move(each));
+      std::vector<SegmentUpdate> segments =
+          states_->next_update(i, of_.reducer.units()[i], present[i], settings);
+      if (sends_down(i)) {
+        of_.gatherer.expect(i, values_down_->update(segments));
+      } else {
+        std::ranges::move(segments, std::back_inserter(waiting));
       }
     }
     const bool last = i + 1 == units_.size();

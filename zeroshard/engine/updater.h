@@ -19,6 +19,7 @@
 #include "zeroshard/engine/optimizer_states.h"
 #include "zeroshard/engine/reducer.h"
 #include "zeroshard/engine/stream_order.h"
+#include "zeroshard/engine/values_down.h"
 #include "zeroshard/monitor/trace.h"
 #include "zeroshard/optim/device_norm.h"
 
@@ -45,7 +46,7 @@ class Updater {
     StreamOrder& parameter_order;
     StreamOrder& gradient_order;
     ThreadPool& pool;
-    HostRing* staging = nullptr;  // where some unit's states are on the host
+    SlotRing* staging = nullptr;  // where some unit's states are on the host
   };
   Updater(std::vector<FlatUnit*> units, UpdaterOptions options, const Parts& parts);
 
@@ -79,6 +80,9 @@ class Updater {
   void start_host_updates(const ByUnit& present, const UpdateSettings& settings);
   void start_host_update(std::size_t unit, const std::vector<bool>& present,
                          const std::shared_ptr<const UpdateSettings>& settings);
+  bool sends_down(std::size_t unit) const {
+    return !is_on_host(unit) && units_[unit]->options().tier == Tier::host;
+  }
   bool is_on_host(std::size_t unit) const { return options_.tiers.optimizer(unit) == Tier::host; }
   void update_by_caller(const ByUnit& present, float factor);
   void send_values(std::size_t unit);
@@ -92,6 +96,7 @@ class Updater {
   StateBuffer norm_scratch_;  // on an accelerator
   std::unique_ptr<OptimizerStates> states_;
   std::unique_ptr<HostUpdates> host_updates_;  // where some unit's states are on the host
+  std::unique_ptr<ValuesDown> values_down_;    // where some are not, and its parameters are
   std::vector<MasterSegment> master_segments_;
   std::vector<std::string> without_gradient_;
 };

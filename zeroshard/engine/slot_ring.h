@@ -1,5 +1,5 @@
-// Slots of host memory that are used in turn, by one thread at a time. Who takes a slot waits for its
-// last user (StateBuffer::before_write) and says who uses it (StateBuffer::read).
+// Slots of memory that states pass through between tiers, used in turn, by one thread at a time.
+// Who takes a slot waits for its last user (StateBuffer::before_write) and says who uses it (read).
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,12 @@
 
 namespace zeroshard {
 
-class HostRing {
+class SlotRing {
  public:
-  HostRing(const Ring& ring, StateMemory& memory)
-      : memory_(memory), slot_bytes_(ring.slots > 0 ? ring.slot_bytes : kStagingPieceBytes) {
+  SlotRing(const Ring& ring, Tier tier, StateMemory& memory)
+      : memory_(memory),
+        tier_(tier),
+        slot_bytes_(ring.slots > 0 ? ring.slot_bytes : kStagingPieceBytes) {
     for (int i = 0; i < ring.slots; ++i) slots_.push_back(make_slot());
   }
 
@@ -28,10 +30,12 @@ class HostRing {
 
  private:
   StateBuffer make_slot() {
-    return memory_.allocate(Category::buffers, Tier::host, slot_bytes_);
+    return tier_ == Tier::host ? memory_.allocate_ring(slot_bytes_)
+                               : memory_.allocate(Category::buffers, tier_, slot_bytes_);
   }
 
   StateMemory& memory_;
+  const Tier tier_;
   const std::int64_t slot_bytes_;
   std::vector<StateBuffer> slots_;
   std::size_t next_ = 0;

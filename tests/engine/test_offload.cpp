@@ -1,0 +1,60 @@
+// Where states lie changes no bit: losses, norms and weights of offloaded runs are the resident
+// ones'.
+#include <gtest/gtest.h>
+
+#include "tests/engine/parity_run.h"
+#include "tests/engine/random_plan.h"
+
+namespace zeroshard::test {
+namespace {
+
+RunPlan offloaded(RunPlan plan, double ratio, bool parameters) {
+  plan.options.offload.optimizer = Tier::host;
+  plan.options.offload.optimizer_ratio = ratio;
+  if (parameters) plan.options.offload.parameters = Tier::host;
+  return plan;
+}
+
+class Offload : public testing::TestWithParam<std::tuple<int, int, DType>> {};
+
+TEST_P(Offload, EqualsResident) {
+  const auto [stage, ranks, dtype] = GetParam();
+  for (const std::int64_t micro_steps : {1, 3}) {
+    const RunPlan plan = small_plan(stage, ranks, dtype, micro_steps);
+    const Trace expected = train(plan);
+    for (const double ratio : {1.0, 0.4}) {
+      SCOPED_TRACE(testing::Message() << "a = " << micro_steps << ", ratio " << ratio);
+      EXPECT_EQ(difference(expected, train(offloaded(plan, ratio, false))), "");
+      if (stage < 3) continue;
+      EXPECT_EQ(difference(expected, train(offloaded(plan, ratio, true))), "");
+    }
+  }
+}
+
+TEST_P(Offload, EqualsResidentWithClippingAndOtherDtypes) {
+  const auto [stage, ranks, dtype] = GetParam();
+  RunPlan plan = small_plan(stage, ranks, dtype, 2);
+  plan.options.precision.gradient_clipping = 0.05;
+  plan.options.precision.grad_accum_dtype = DType::fp32;
+  plan.options.precision.communication_data_type = DType::bf16;
+  EXPECT_EQ(difference(train(plan), train(offloaded(plan, 1.0, stage == 3))), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, Offload,
+                         testing::Combine(testing::Values(0, 1, 2, 3), testing::Values(1, 2, 3),
+                                          testing::Values(DType::fp32, DType::bf16, DType::fp16)));
+
+TEST(OffloadAtRandom, EqualsResident) {
+  std::mt19937_64 random(17);
+  for (int i = 0; i < 40; ++i) {
+    const RunPlan numbers = random_numbers(random);
+    const RunPlan resident = with_random_placement(numbers, random);
+    const double ratio = std::uniform_real_distribution<double>(0.0, 1.0)(random);
+    const RunPlan away = offloaded(resident, ratio, resident.options.zero.stage == 3 && i % 2 == 0);
+    EXPECT_EQ(difference(train(resident), train(away)), "")
+        << describe(resident) << ", ratio " << ratio;
+  }
+}
+
+}  // namespace
+}  // namespace zeroshard::test
