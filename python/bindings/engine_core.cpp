@@ -79,7 +79,7 @@ EngineCore::EngineCore(EngineOptions options, std::shared_ptr<Communicator> comm
     : options_(std::move(options)),
       comm_(std::move(comm)),
       optimizer_kind_(std::move(optimizer_kind)),
-      memory_(std::make_shared<StateMemory>(options_.device)) {}
+      memory_(Core::make_memory(options_)) {}
 
 void EngineCore::add_unit(const std::string& name, const std::vector<std::string>& names,
                           const py::list& parameters, bool has_call_point, bool frozen) {

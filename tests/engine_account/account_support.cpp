@@ -67,6 +67,7 @@ ModelLayout layout_of(const Core& core) {
 
 FootprintOptions footprint_options_of(const EngineOptions& options) {
   return {.zero = options.zero,
+          .offload = options.offload,
           .precision = options.precision,
           .moments_per_parameter = moments_per_parameter(options.parameter_groups.front()),
           .micro_steps = options.accumulation_steps};

@@ -67,6 +67,14 @@ int parameter_group_of(const EngineOptions& options, const std::string& paramete
 
 }  // namespace
 
+std::shared_ptr<StateMemory> Core::make_memory(const EngineOptions& options) {
+  const OffloadOptions& offload = options.offload;
+  const bool optimizer = offload.optimizer != Tier::device && offload.pin_optimizer_memory;
+  const bool parameters = offload.parameters != Tier::device && offload.pin_parameter_memory;
+  return std::make_shared<StateMemory>(options.device,
+                                       HostMemoryOptions{.pin = optimizer || parameters});
+}
+
 FlatUnitOptions Core::unit_options(const EngineOptions& options, const UnitSpec& unit,
                                    const Communicator& comm, std::vector<UnitSize>& units) {
   const Stage& stage = stage_row(options.zero.stage);
@@ -88,7 +96,7 @@ FlatUnitOptions Core::unit_options(const EngineOptions& options, const UnitSpec&
 }
 
 Core::Core(const std::vector<UnitSpec>& units, const EngineOptions& options, Communicator& comm)
-    : Core(make_flat(units, options, comm, std::make_shared<StateMemory>(options.device)), nullptr,
+    : Core(make_flat(units, options, comm, make_memory(options)), nullptr,
            options, comm) {}
 
 // The communicator is the caller's, who may use it between a forward and its backward: the engine
@@ -124,7 +132,16 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
   make_updater();
 }
 
+MemoryFit Core::fit_memory() const {
+  if (!options_.fit_memory) return {};
+  std::vector<UnitLayout> units;
+  for (const auto& unit : flat_) units.push_back(unit->layout());
+  return options_.fit_memory(options_, ModelLayout(std::move(units), root_),
+                             memory_->ledger().total(Tier::host), *gathers_);
+}
+
 void Core::plan_tiers() {
+  const MemoryFit fit = fit_memory();
   std::vector<const UnitLayout*> layouts;
   std::vector<bool> resident;
   for (const auto& unit : flat_) {
@@ -135,9 +152,10 @@ void Core::plan_tiers() {
   tiers_ = zeroshard::plan_tiers(layouts, resident,
                                  {.stage = stage_,
                                   .offload = options_.offload,
-                                  .first_host_unit = options_.first_host_unit,
+                                  .first_host_unit = fit.first_host_unit,
                                   .micro_steps = options_.accumulation_steps,
                                   .reduced = gradients.reduced});
+  memory_->reserve_host(fit.host_state_bytes);
   if (tiers_.first_host_unit < flat_.size()) {
     staging_ = std::make_unique<SlotRing>(tiers_.staging, Tier::host, *memory_);
   }

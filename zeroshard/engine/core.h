@@ -57,11 +57,24 @@
 
 namespace zeroshard {
 
+struct EngineOptions;
+
+// What a look at the whole model and the machine's memory has decided.
+struct MemoryFit {
+  // Of this unit and those behind it the optimizer states are on the host; unset: the ratio says.
+  std::optional<std::size_t> first_host_unit = {};
+  std::int64_t host_state_bytes = 0;  // that will be allocated there, rings aside
+};
+// It is called once the units are made, and before anything else is allocated. Every rank calls it.
+// `held_on_host`: what the units' parameters take there. It throws where the plan does not fit.
+using FitMemory =
+    std::function<MemoryFit(const EngineOptions& options, const ModelLayout& model,
+                            std::int64_t held_on_host, Communicator& comm)>;
+
 struct EngineOptions {
   ZeroOptions zero = {};
   OffloadOptions offload = {};
-  // Of this unit and those behind it the optimizer states are on the host; unset: the ratio says.
-  std::optional<std::size_t> first_host_unit = {};
+  FitMemory fit_memory = {};
   PrecisionOptions precision = {};
   std::int64_t accumulation_steps = 1;
   // A parameter is in the group that `parameter_group_of` gives for its name; without it in the
@@ -104,6 +117,7 @@ class Core {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
+  static std::shared_ptr<StateMemory> make_memory(const EngineOptions& options);
   // How a unit is to be laid out. It is appended to the `units` so far: the limits on persistent
   // units are on their sum.
   static FlatUnitOptions unit_options(const EngineOptions& options, const UnitSpec& unit,
@@ -199,6 +213,7 @@ class Core {
     return updater_->states();
   }
   void plan_tiers();
+  MemoryFit fit_memory() const;
   void make_gatherer();
   void make_reducer();
   void make_updater();

@@ -54,7 +54,7 @@ Engine::Engine(torch::nn::Module& model, EngineOptions options, Communicator& co
     made[i]->rename(found[i].spec.name, names_of(found[i].spec));
     memory = made[i]->memory();
   }
-  if (!memory) memory = std::make_shared<StateMemory>(options.device);
+  if (!memory) memory = Core::make_memory(options);
   std::vector<UnitSize> so_far;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const UnitSpec& spec = found[i].spec;

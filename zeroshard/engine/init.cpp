@@ -15,7 +15,7 @@ thread_local Init* innermost_scope = nullptr;
 Init::Init(EngineOptions options, Communicator& comm, std::uint64_t seed)
     : options_(std::move(options)),
       comm_(comm),
-      memory_(std::make_shared<StateMemory>(options_.device)),
+      memory_(Core::make_memory(options_)),
       outer_(std::exchange(innermost_scope, this)) {
   at::manual_seed(seed);
 }

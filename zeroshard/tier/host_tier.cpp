@@ -45,8 +45,7 @@ void HostTier::refuse_too_much(std::int64_t bytes) const {
 }
 
 void HostTier::reserve(std::int64_t bytes) {
-  ZS_CHECK(reserved_ == nullptr && !has_allocated_,
-           "host memory is reserved once, before the first state");
+  ZS_CHECK(reserved_ == nullptr, "host memory is reserved once");
   if (bytes == 0) return;
   refuse_too_much(bytes);
   reserved_ = std::make_shared<Reserved>(bytes, threads());
@@ -75,7 +74,6 @@ void HostTier::report_unpinned(std::int64_t bytes, const std::string& why_not) {
 }
 
 TierBuffer HostTier::allocate(std::int64_t bytes) {
-  has_allocated_ = true;
   if (bytes == 0) return {Buffer::over(kCpu, nullptr, 0), options_.pin};
   const auto begin = reserved_ != nullptr ? reserved_->arena.take(bytes) : std::nullopt;
   if (!begin) {

@@ -26,7 +26,7 @@ class HostTier final : public TierMemory {
  public:
   HostTier(Device device, HostMemoryOptions options);
 
-  // Maps the arena. Once, and before the first allocation. Throws StorageError where the host has
+  // Maps the arena, once. What was allocated before has mappings of its own. Throws StorageError where the host has
   // not that much memory, before anything is mapped.
   void reserve(std::int64_t bytes);
   TierBuffer allocate(std::int64_t bytes) override;
@@ -54,7 +54,6 @@ class HostTier final : public TierMemory {
   const Device device_;
   const HostMemoryOptions options_;
   std::shared_ptr<Reserved> reserved_;
-  bool has_allocated_ = false;
   bool pinning_failed_ = false;  // it is tried and reported once
 };
 
