@@ -83,7 +83,7 @@ def test_everything_reads_as_after_the_step(stage):
 def test_states_are_where_they_were_asked_for():
     engine = start(made(), settings(2, zero=OPTIMIZER_AWAY, bf16={"enabled": True}))
     train(engine)
-    on_host, on_device = engine.core.memory("host"), engine.core.memory()
+    on_host, on_device = engine.core.host_memory(), engine.core.device_memory()
     assert on_host["master"] > 0 and on_host["moments"] == 2 * on_host["master"] and on_host["gradients"] > 0
     assert on_device["master"] == on_device["moments"] == on_device["gradients"] == 0 < on_device["parameters"]
     engine.destroy()

@@ -132,7 +132,7 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
   make_updater();
 }
 
-MemoryFit Core::fit_memory() const {
+FittedMemory Core::fit_memory() const {
   if (!options_.fit_memory) return {};
   std::vector<UnitLayout> units;
   for (const auto& unit : flat_) units.push_back(unit->layout());
@@ -141,7 +141,7 @@ MemoryFit Core::fit_memory() const {
 }
 
 void Core::plan_tiers() {
-  const MemoryFit fit = fit_memory();
+  const FittedMemory fit = fit_memory();
   std::vector<const UnitLayout*> layouts;
   std::vector<bool> resident;
   for (const auto& unit : flat_) {
@@ -155,7 +155,9 @@ void Core::plan_tiers() {
                                   .first_host_unit = fit.first_host_unit,
                                   .micro_steps = options_.accumulation_steps,
                                   .reduced = gradients.reduced});
-  memory_->reserve_host(fit.host_state_bytes);
+  // The units' parameters are there already.
+  const std::int64_t held = memory_->ledger().total(Tier::host);
+  memory_->reserve_host(std::max<std::int64_t>(fit.host_state_bytes - held, 0));
   if (tiers_.first_host_unit < flat_.size()) {
     staging_ = std::make_unique<SlotRing>(tiers_.staging, Tier::host, *memory_);
   }

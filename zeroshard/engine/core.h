@@ -59,17 +59,12 @@ namespace zeroshard {
 
 struct EngineOptions;
 
-// What a look at the whole model and the machine's memory has decided.
-struct MemoryFit {
-  // Of this unit and those behind it the optimizer states are on the host; unset: the ratio says.
-  std::optional<std::size_t> first_host_unit = {};
-  std::int64_t host_state_bytes = 0;  // that will be allocated there, rings aside
-};
-// It is called once the units are made, and before anything else is allocated. Every rank calls it.
-// `held_on_host`: what the units' parameters take there. It throws where the plan does not fit.
+// Decides by the whole model and the machine's memory which states are on the host. It is called on
+// every rank once the units are made, and before anything else is allocated. `held_on_host`: what
+// the units' parameters take there. It throws where the plan does not fit.
 using FitMemory =
-    std::function<MemoryFit(const EngineOptions& options, const ModelLayout& model,
-                            std::int64_t held_on_host, Communicator& comm)>;
+    std::function<FittedMemory(const EngineOptions& options, const ModelLayout& model,
+                               std::int64_t held_on_host, Communicator& comm)>;
 
 struct EngineOptions {
   ZeroOptions zero = {};
@@ -213,7 +208,7 @@ class Core {
     return updater_->states();
   }
   void plan_tiers();
-  MemoryFit fit_memory() const;
+  FittedMemory fit_memory() const;
   void make_gatherer();
   void make_reducer();
   void make_updater();

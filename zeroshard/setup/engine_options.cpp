@@ -5,8 +5,26 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
 #include "zeroshard/config/not_yet.h"
+#include "zeroshard/setup/fit_memory.h"
 
 namespace zeroshard {
+
+namespace {
+
+FittedMemory fit_options(const EngineOptions& options, const ModelLayout& model,
+                         std::int64_t held_on_host, Communicator& comm) {
+  const OptimizerOptions& optimizer = options.parameter_groups.front();
+  return fit_memory(model,
+                    {.zero = options.zero,
+                     .offload = options.offload,
+                     .precision = options.precision,
+                     .moments_per_parameter = options.update ? 0 : moments_per_parameter(optimizer),
+                     .micro_steps = options.accumulation_steps,
+                     .accelerator = options.device != kCpu},
+                    held_on_host, comm);
+}
+
+}  // namespace
 
 EngineOptions engine_options(const Config& config, Device device, std::int64_t accumulation) {
   if (accumulation < 1) {
@@ -17,6 +35,8 @@ EngineOptions engine_options(const Config& config, Device device, std::int64_t a
   config::refuse_what_is_not_yet(config);
   for (const std::string& line : config::asked_but_not_yet(config)) log_warning("{}", line);
   return {.zero = config.zero,
+          .offload = config.offload,
+          .fit_memory = fit_options,
           .precision = config.precision,
           .accumulation_steps = accumulation,
           .parameter_groups = {config.optimizer.value_or(AdamOptions{})},
