@@ -96,8 +96,7 @@ FlatUnitOptions Core::unit_options(const EngineOptions& options, const UnitSpec&
 }
 
 Core::Core(const std::vector<UnitSpec>& units, const EngineOptions& options, Communicator& comm)
-    : Core(make_flat(units, options, comm, make_memory(options)), nullptr,
-           options, comm) {}
+    : Core(make_flat(units, options, comm, make_memory(options)), nullptr, options, comm) {}
 
 // The communicator is the caller's, who may use it between a forward and its backward: the engine
 // has siblings of its own.

@@ -62,9 +62,8 @@ struct EngineOptions;
 // Decides by the whole model and the machine's memory which states are on the host. It is called on
 // every rank once the units are made, and before anything else is allocated. `held_on_host`: what
 // the units' parameters take there. It throws where the plan does not fit.
-using FitMemory =
-    std::function<FittedMemory(const EngineOptions& options, const ModelLayout& model,
-                               std::int64_t held_on_host, Communicator& comm)>;
+using FitMemory = std::function<FittedMemory(const EngineOptions& options, const ModelLayout& model,
+                                             std::int64_t held_on_host, Communicator& comm)>;
 
 struct EngineOptions {
   ZeroOptions zero = {};

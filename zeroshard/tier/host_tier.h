@@ -26,8 +26,8 @@ class HostTier final : public TierMemory {
  public:
   HostTier(Device device, HostMemoryOptions options);
 
-  // Maps the arena, once. What was allocated before has mappings of its own. Throws StorageError where the host has
-  // not that much memory, before anything is mapped.
+  // Maps the arena, once. What was allocated before has mappings of its own. Throws StorageError
+  // where the host has not that much memory, before anything is mapped.
   void reserve(std::int64_t bytes);
   TierBuffer allocate(std::int64_t bytes) override;
   // A mapping of its own that is pinned whatever the options say, if that can be done: for rings,
