@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from gpu_train import SIZES, VOCABULARY
+from peers.llama_shapes import SIZES, VOCABULARY
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WARMUP_STEPS = 3
@@ -37,45 +37,10 @@ def arguments():
 
 def make_model(size, device):
     import torch
-    from torch import nn
-    from torch.nn import functional
-    from torch.utils.checkpoint import checkpoint
-
-    layers, hidden, heads = SIZES[size]
-    inner = int(8 * hidden / 3) // 64 * 64
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.before_attention, self.before_mlp = nn.RMSNorm(hidden), nn.RMSNorm(hidden)
-            self.qkv, self.out = nn.Linear(hidden, 3 * hidden, bias=False), nn.Linear(hidden, hidden, bias=False)
-            self.gate, self.up = nn.Linear(hidden, inner, bias=False), nn.Linear(hidden, inner, bias=False)
-            self.down = nn.Linear(inner, hidden, bias=False)
-
-        def forward(self, x):
-            rows, length, _ = x.shape
-            q, k, v = self.qkv(self.before_attention(x)).view(rows, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
-            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(mixed.transpose(1, 2).reshape(rows, length, hidden))
-            h = self.before_mlp(x)
-            return x + self.down(functional.silu(self.gate(h)) * self.up(h))
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens = nn.Embedding(VOCABULARY, hidden)
-            self.blocks = nn.ModuleList(Block() for _ in range(layers))
-            self.norm, self.head = nn.RMSNorm(hidden), nn.Linear(hidden, VOCABULARY, bias=False)
-
-        def forward(self, tokens):
-            x = self.tokens(tokens[:, :-1])
-            for block in self.blocks:
-                x = checkpoint(block, x, use_reentrant=False)
-            return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1), tokens[:, 1:].flatten())
-
+    from peers.llama import Llama
     torch.manual_seed(0)
     with torch.device(device):
-        return Model().to(torch.bfloat16)
+        return Llama(size, loss_dtype=torch.bfloat16).to(torch.bfloat16)
 
 
 def plain_step(model):

@@ -18,11 +18,9 @@ import subprocess
 import sys
 import tempfile
 
+from peers.llama_shapes import SIZES, VOCABULARY, inner_width
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Layers, hidden, heads. The smallest one is for a CPU: does everything work?
-SIZES = {"tiny": (2, 128, 4), "0.4b": (24, 1024, 16), "1.3b": (24, 2048, 16), "3b": (32, 2560, 20), "5b": (36, 3328, 26),
-         "7b": (32, 4096, 32)}
-VOCABULARY = 32000
 WARMUP_STEPS = 2
 
 
@@ -43,8 +41,7 @@ def arguments():
 
 def model_of(options):
     layers, hidden, heads = SIZES[options.size]
-    mlp = int(8 * hidden / 3) // 64 * 64
-    return (f"gpt:layers={layers},hidden={hidden},heads={heads},mlp={mlp},seq={options.sequence},vocab={VOCABULARY},"
+    return (f"gpt:layers={layers},hidden={hidden},heads={heads},mlp={inner_width(hidden)},seq={options.sequence},vocab={VOCABULARY},"
             f"positions={options.positions},norm=rms,activation=swiglu,checkpoint={str(not options.no_checkpoint).lower()}")
 
 

@@ -21,6 +21,7 @@ import torch.distributed as dist
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from peers.gpt import Gpt  # noqa: E402
+from peers.process_memory import peak_bytes  # noqa: E402
 from train_cases import SHAPES, WARMUP_STEPS, ds_config  # noqa: E402
 
 CLIP = 1.0
@@ -89,11 +90,6 @@ def deepspeed(model, args):
     return step
 
 
-def peak_rss_mb():
-    status = pathlib.Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
-
-
 def train(step, shape, args):
     """(seconds of the timed steps, losses, seconds from the launch to the end of step 1)"""
     times, losses = [], []
@@ -111,7 +107,7 @@ def train(step, shape, args):
 
 def report(args, times, losses, first_step_s):
     ranks = [None] * dist.get_world_size()
-    dist.all_gather_object(ranks, (losses, peak_rss_mb()))
+    dist.all_gather_object(ranks, (losses, peak_bytes() / 2**20))
     if dist.get_rank() != 0:
         return
     facts = {"mode": args.mode, "shape": args.shape, "stage": args.stage, "median_ms": 1e3 * statistics.median(times),
