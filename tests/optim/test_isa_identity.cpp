@@ -77,6 +77,26 @@ TEST_P(IsaIdentity, CutsAndThreads) {
   }
 }
 
+// Long spans write their parameters past the caches, where those begin at a cache line.
+TEST_P(IsaIdentity, LongSpans) {
+  Random random(14);
+  ThreadPool three(3);
+  constexpr std::int64_t kCount = (1 << 20) + 1037, kHalf = kCount / 2;
+  for (const DType parameter : {DType::bf16, DType::fp16}) {
+    const States start = GetParam()(random, kCount + 32, DType::bf16, parameter);
+    const StepScalars scalars{.step = 2};
+    for (const Isa isa : available_isas()) {
+      States whole = start, cut = start;
+      const auto behind = reinterpret_cast<std::uintptr_t>(whole.parameter.data()) % 64 / 2;
+      const auto begin = static_cast<std::int64_t>((32 - behind) % 32);
+      update_span(LionOptions{}, whole.span(begin, begin + kCount), scalars, three, isa);
+      update_span(LionOptions{}, cut.span(begin, begin + kHalf), scalars, three, isa);
+      update_span(LionOptions{}, cut.span(begin + kHalf, begin + kCount), scalars, three, isa);
+      EXPECT_EQ(difference(whole, cut), "") << name_of(isa) << ", " << name_of(parameter);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(States, IsaIdentity,
                          ::testing::Values(&testing::plausible_states, &testing::wild_states));
 

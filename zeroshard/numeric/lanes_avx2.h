@@ -37,6 +37,14 @@ struct Avx2Lanes {
     put_bits(to, narrowed(reinterpret_cast<__m256i>(bits)));
   }
 
+  static void stream_line(std::uint16_t* to, const std::uint16_t* line) {
+    for (int half = 0; half < 2; ++half) {
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(to) + half,
+                          _mm256_load_si256(reinterpret_cast<const __m256i*>(line) + half));
+    }
+  }
+  static void end_streaming() { _mm_sfence(); }
+
   struct Squares {
     __m256d low = _mm256_setzero_pd();
     __m256d high = _mm256_setzero_pd();

@@ -39,6 +39,12 @@ struct Avx512Lanes {
     put_bits(to, _mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(bits)));
   }
 
+  static void stream_line(std::uint16_t* to, const std::uint16_t* line) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to),
+                        _mm512_load_si512(reinterpret_cast<const __m512i*>(line)));
+  }
+  static void end_streaming() { _mm_sfence(); }
+
   struct Squares {
     __m512d low = _mm512_setzero_pd();
     __m512d high = _mm512_setzero_pd();

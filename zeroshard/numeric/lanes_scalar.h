@@ -46,6 +46,13 @@ struct ScalarLanes {
     *to = static_cast<std::uint16_t>(bits);
   }
 
+  // A cache line of 16-bit elements, written past the caches where the CPU can. Other threads see
+  // it after end_streaming().
+  static void stream_line(std::uint16_t* to, const std::uint16_t* line) {
+    for (int i = 0; i < 32; ++i) to[i] = line[i];
+  }
+  static void end_streaming() {}
+
   // One fp64 sum of squares per lane. The square of an fp32 is exact in fp64.
   struct Squares {
     double sum = 0.0;

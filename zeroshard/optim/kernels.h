@@ -18,6 +18,8 @@ struct UpdatePointers {
   std::uint16_t* master_low;
   float* moments[2];
   void* parameter;
+  // The parameter begins at a cache line and goes past the caches; ignored where it is read too.
+  bool streams_parameter;
 };
 
 // [gradient's dtype][parameter's dtype]; fp32 as the latter: the master is the parameter. Halved

@@ -12,6 +12,16 @@ namespace {
 // unit. A multiple of every cache line in elements.
 constexpr std::int64_t kUpdateGrain = 1 << 14;
 
+// From so many elements on a span's states fill the caches several times over, so that nobody finds
+// its parameters there afterwards: they go to memory directly.
+constexpr std::int64_t kStreamedFrom = 1 << 20;
+
+bool streams_parameter(const UpdateSpan& span) {
+  constexpr std::uintptr_t kLineBytes = 64;
+  return span.count >= kStreamedFrom && span.parameter != nullptr &&
+         reinterpret_cast<std::uintptr_t>(span.parameter) % kLineBytes == 0;
+}
+
 bool is_float(DType dtype) {
   return dtype == DType::fp32 || dtype == DType::bf16 || dtype == DType::fp16;
 }
@@ -26,7 +36,8 @@ UpdatePointers pointers_at(const UpdateSpan& span, std::int64_t begin) {
           .moments = {moved(span.moments[0]), moved(span.moments[1])},
           .parameter = span.parameter == nullptr
                            ? nullptr
-                           : static_cast<char*>(span.parameter) + parameter_bytes};
+                           : static_cast<char*>(span.parameter) + parameter_bytes,
+          .streams_parameter = streams_parameter(span)};
 }
 
 // Turns options and scalars into a loop: picks the table and runs it over the span.
