@@ -34,7 +34,9 @@ py::tuple launch() {
                         read.local_rank);
 }
 
-std::shared_ptr<Communicator> alone() { return make_single_communicator(); }
+std::shared_ptr<Communicator> alone(const std::string& device) {
+  return make_single_communicator(choose_device(device, 0));
+}
 
 }  // namespace
 
@@ -44,7 +46,7 @@ void bind_communicator(py::module_& module) {
       .def_property_readonly("world_size", &Communicator::world_size);
   module.def("communicator_over_group", &over_group, py::arg("name"), py::arg("timeout_seconds"),
              py::arg("device"), py::call_guard<py::gil_scoped_release>());
-  module.def("communicator_alone", &alone);
+  module.def("communicator_alone", &alone, py::arg("device"));
   module.def("read_launch", &launch);
 }
 

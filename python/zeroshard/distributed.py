@@ -136,6 +136,6 @@ def forget_groups() -> None:
 def make_communicator(device: torch.device, timeout_seconds: float) -> tuple["_C.Communicator", EngineGroup | None]:
     """The C++ core's communicator, and the group it works over (none where there is one rank)."""
     if world_size() == 1:
-        return _C.communicator_alone(), None
+        return _C.communicator_alone(str(device)), None
     group = EngineGroup()
     return _C.communicator_over_group(group.group.group_name, timeout_seconds, str(device)), group

@@ -1,6 +1,7 @@
 #include "tests/comm/contract.h"
 
 #include <cmath>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -275,6 +276,39 @@ void steps_without_waiting(Communicator& comm, Device device) {
   });
 }
 
+void between_tiers(Communicator& comm, std::int64_t count, Device device) {
+  const Stream compute = device == kCpu ? Stream::current(kCpu) : Stream::make(device);
+  compute.run([&] {
+    const RankBuffer plain = RankBuffer::of_rank(comm.rank(), 0, count, DType::bf16);
+    const RankBuffer values = RankBuffer::of_rank(comm.rank(), 1, count, DType::bf16);
+    const Buffer pinned = Buffer::pinned(device, plain.read().bytes());
+    ConstPiece from_pinned = values.read();
+    if (count > 0) {
+      std::memcpy(pinned.data(), from_pinned.data, static_cast<std::size_t>(pinned.bytes()));
+      from_pinned.data = pinned.data();
+    }
+    const std::int64_t full = count * comm.world_size();
+    RankBuffer first(full, DType::bf16, device), second(full, DType::bf16, device);
+    RankBuffer one(count, DType::fp32), two(count, DType::fp32);
+    for (std::int64_t i = 0; i < count; ++i) two.set(i, 100);
+    const Piece out_first = first.piece(), out_second = second.piece();
+    comm.all_gather_into({{from_pinned, out_second}}, "pinned").wait(compute);
+    comm.all_gather_into({{plain.read(), out_first}, {from_pinned, out_second}}, "both")
+        .wait(compute);
+    const Handle replaced = comm.reduce_scatter_into({{out_first.read(), one.piece()}}, {}, "down");
+    const ReduceOptions adding{.scale = 0.5F, .accumulate = true};
+    comm.reduce_scatter_into({{out_second.read(), two.piece()}}, adding, "down and add").wait();
+    replaced.wait();
+    expect_gathered(comm, first, 0, count);
+    expect_gathered(comm, second, 1, count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const int ranks = comm.world_size();
+      expect(comm, "down", i, ranks * value_at(comm.rank(), 0, i), one.get(i));
+      expect(comm, "down and add", i, 100 + ranks * value_at(comm.rank(), 1, i) / 2.0, two.get(i));
+    }
+  });
+}
+
 void ledger_equals_formula(Communicator& comm, Device device) {
   TrafficLedger ledger;
   const auto counted = count_traffic(comm, ledger);
@@ -314,11 +348,13 @@ void everything(Communicator& comm, std::int64_t large_count, Device device) {
       reduce_scatter(comm, count, dtype, DType::fp32, device);
     }
     all_gather_in_place(comm, count, device);
+    between_tiers(comm, count, device);
     reduce_scatter_scales_and_accumulates(comm, count, device);
   }
   all_gather(comm, large_count, DType::fp32, device);
   reduce_scatter(comm, large_count, DType::fp32, DType::fp32, device);
   reduce_scatter(comm, large_count, DType::bf16, DType::fp32, device);
+  between_tiers(comm, large_count, device);
   several_in_flight(comm, device);
   siblings_have_their_own_order(comm);
   a_caller_between_an_engines_operations(comm, device);

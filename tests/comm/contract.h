@@ -34,6 +34,9 @@ void siblings_of_several_engines(Communicator& comm);
 // An accelerator's stream waits for operations, and the host for none of them: what the stream is
 // given next reads the results. On the CPU there is nothing to see.
 void steps_without_waiting(Communicator& comm, Device device);
+// As states of the host tier need it: gathers read the host's memory, pinned and not, and write the
+// device's; reductions do the reverse. The device's stream waits, and the host for the sums alone.
+void between_tiers(Communicator& comm, std::int64_t count, Device device = kCpu);
 // The ledger's bytes equal the formulas.
 void ledger_equals_formula(Communicator& comm, Device device = kCpu);
 

@@ -1,6 +1,8 @@
 // Device memory through host-only backends, on an accelerator that cannot be touched from the host
 // and whose streams dawdle.
+#include <algorithm>
 #include <chrono>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -10,12 +12,15 @@
 #include "tests/comm/contract.h"
 #include "tests/comm/rank_values.h"
 #include "tests/support/fake_accelerator.h"
+#include "zeroshard/base/error.h"
 #include "zeroshard/comm/single.h"
 
 namespace zeroshard {
 namespace {
 
 constexpr Device kFake = FakeAccelerator::device();
+
+void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
 struct CarryCase {
   int ranks;
@@ -63,6 +68,47 @@ TEST_F(CarryCalls, HostMemoryPassesStraightThrough) {
 TEST_F(CarryCalls, OverOneRankToo) {
   const auto comm = carry_through_host(make_single_communicator(), {.part_bytes = 100});
   contract::everything(*comm, 5000, kFake);
+}
+
+TEST_F(CarryCalls, ASingleRankThatKnowsItsDeviceKeepsTheContract) {
+  contract::everything(*make_single_communicator(kFake), 100'000, kFake);
+  contract::everything(*make_single_communicator(kFake), 5000);
+}
+
+TEST_F(CarryCalls, ASingleRankThatDoesNotSaysSo) {
+  const auto comm = make_single_communicator();
+  const Buffer from(kFake, 256), to(kFake, 256);
+  const ConstPiece in{from.data(), 64, DType::fp32, DeviceKind::cuda};
+  const Piece out{to.data(), 64, DType::fp32, DeviceKind::cuda};
+  EXPECT_THROW(comm->all_gather_into({{in, out}}, "block.1"), CommError);
+  EXPECT_THROW(comm->reduce_scatter_into({{in, out}}, {}, "block.1"), CommError);
+  comm->all_gather_into({{out.read(), out}}, "in place").wait();
+}
+
+// The host goes on, and what the stream is given next comes after the copy.
+TEST_F(CarryCalls, ASingleRankBringsPinnedMemoryUpBesideTheComputation) {
+  const auto comm = make_single_communicator(kFake);
+  FakeAccelerator& fake = FakeAccelerator::install();
+  const Buffer shard = Buffer::pinned(kFake, 4096), full(kFake, 4096), seen(kFake, 4096);
+  std::fill_n(static_cast<char*>(shard.data()), 4096, 'n');
+  const Stream compute = Stream::make(kFake);
+  const std::int64_t unpinned = fake.unpinned_copies();
+  compute.run([&] {
+    fake.launch(compute, nap);
+    const Handle gathered =
+        comm->all_gather_into({{ConstPiece{shard.data(), 1024, DType::fp32},
+                                Piece{full.data(), 1024, DType::fp32, DeviceKind::cuda}}},
+                              "block.1");
+    EXPECT_FALSE(gathered.done()) << "it comes after the caller's stream";
+    gathered.wait(compute);
+    EXPECT_FALSE(gathered.done()) << "the host does not wait";
+    copy_bytes(compute, seen.data(), kFake, full.data(), kFake, 4096);
+  });
+  const Buffer back = Buffer::pinned(kFake, 4096);
+  copy_bytes(compute, back.data(), kCpu, seen.data(), kFake, 4096);
+  compute.synchronize();
+  EXPECT_EQ(std::string(static_cast<const char*>(back.data()), 4096), std::string(4096, 'n'));
+  EXPECT_EQ(fake.unpinned_copies(), unpinned);
 }
 
 // 1000 floats of 2 ranks through slots of 4 x 400 bytes: 200 floats of each rank at a time.
@@ -133,8 +179,6 @@ TEST_F(CarryCalls, ReductionsOfMixedMemoryHaveTheInnerBackendsBits) {
                        });
   }
 }
-
-void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
 // The input is written, and the output's old values are read, by work that the caller's stream has
 // not done yet when the call is made.

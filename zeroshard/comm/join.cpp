@@ -44,7 +44,7 @@ void print_error(const char* text) {
 
 std::unique_ptr<Communicator> join_ranks(const CommOptions& options, Device device) {
   const Launch launch = read_launch();
-  if (launch.world_size == 1) return make_single_communicator();
+  if (launch.world_size == 1) return make_single_communicator(device);
   if (launch.launcher == Launcher::torchrun) {
     throw ConfigError({.what = "ranks started by torchrun cannot be joined from C++ yet",
                        .value = fmt::format("rank {} of {}", launch.rank, launch.world_size),

@@ -6,6 +6,7 @@
 #include "zeroshard/comm/faults.h"
 #include "zeroshard/comm/mpi_control.h"
 #include "zeroshard/comm/rank_sum.h"
+#include "zeroshard/device/stalls.h"
 
 namespace zeroshard {
 namespace {
@@ -55,6 +56,7 @@ void MpiCall::check_greetings() const {
 
 void MpiCall::begin(std::int64_t chunk_bytes, MpiArrivals arrivals) {
   begun_ = true;
+  stall_here();
   arrivals_ = std::move(arrivals);
   if (fits_greeting(call_)) {
     combine_greetings();

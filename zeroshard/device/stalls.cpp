@@ -28,7 +28,7 @@ std::chrono::microseconds draw() {
   return std::chrono::microseconds(random() % static_cast<std::uint64_t>(at_most_us + 1));
 }
 
-constexpr std::int64_t kScratchBytes = std::int64_t{32} << 20;
+constexpr std::int64_t kScratchBytes = std::int64_t{8} << 20;
 
 // Never given back: the driver may be gone by the time static variables are.
 void* scratch_on(Device device) {
@@ -59,7 +59,7 @@ void stall_here() {
   if (time.count() > 0) std::this_thread::sleep_for(time);
 }
 
-// A copy within the scratch memory takes some 10 microseconds. What it moves means nothing.
+// A copy within the scratch memory takes a few microseconds. What it moves means nothing.
 void stall(const Stream& stream) {
   if (!is_on.load(std::memory_order_relaxed) || stream.device() == kCpu) return;
   const Device device = stream.device();
