@@ -30,7 +30,8 @@ from llama_shapes import SIZES, VOCABULARY
 from process_memory import available_bytes, peak_bytes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MODES = ("torch", "no_states", "fsdp2", "fsdp2_offload", "deepspeed", "zeroshard")
+ENGINES = ("deepspeed", "zeroshard")
+MODES = ("torch", "no_states", "fsdp2", "fsdp2_offload", *ENGINES)
 GIB = 2**30
 ADAMW = {"lr": 1e-4, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
 OFFLOADS = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
@@ -248,7 +249,7 @@ def measure(options, loop, memory):
 
 def run(options):
     import torch
-    make = {"torch": make_torch, "no_states": make_torch, "fsdp2": make_fsdp2, "fsdp2_offload": make_fsdp2}.get(options.mode, make_engine)
+    make = make_engine if options.mode in ENGINES else make_fsdp2 if options.mode.startswith("fsdp2") else make_torch
     memory = Memory(options)
     began = time.perf_counter()
     loop = make(options, memory)
@@ -268,7 +269,9 @@ def main():
     if options.device == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
     row = {"mode": options.mode, "size": options.size, "micro_batch": options.micro_batch, "accumulation": options.accumulation,
-           "sequence": options.sequence, "clip": options.clip, "stage": options.stage, "offload": options.offload}
+           "sequence": options.sequence, "clip": options.clip}
+    if options.mode in ENGINES and not options.config:
+        row |= {"stage": options.stage, "offload": options.offload}
     try:
         row |= run(options)
     except Exception as error:  # a model that does not fit is a row, too

@@ -79,6 +79,8 @@ def engines():
         engine.backward(engine(tokens_of(0, 0, 0)))
     with pytest.raises(RuntimeError, match="grad"):
         engine.backward(torch.ones(()))
+    with pytest.raises(zeroshard.ConfigError, match=r"counted by tier: 'disk'; ask for \"device\" or \"host\""):
+        engine.memory("disk")
     train(engine, 1)
     assert engine.global_steps == 1, "none of these has spoilt it"
     engine.destroy()
