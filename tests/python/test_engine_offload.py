@@ -19,7 +19,7 @@ def recomputed(block, x):
 
 
 def assert_equal(run, expected):
-    assert run.losses == expected.losses and run.norms == expected.norms
+    assert run.losses == expected.losses and repr(run.norms) == repr(expected.norms)  # an overflow's norm is no number
     assert all(torch.equal(run.weights[name], expected.weights[name]) for name in expected.weights)
 
 
