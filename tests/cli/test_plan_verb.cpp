@@ -45,17 +45,43 @@ TEST(PlanVerb, JsonHasExactBytes) {
   EXPECT_EQ(device["states"].GetInt64(), 576'000'000);
 }
 
-TEST(PlanVerb, TheConfigDecidesPrecisionAndStageAndOffloadIsNotYet) {
+TEST(PlanVerb, TheConfigDecidesPrecisionStageAndTiers) {
   const TemporaryFile config(
       R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 3,
          "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}})");
   const Finished finished = plan("--params 1e9 --world-size 4 --config " + config.path());
   ASSERT_EQ(finished.exit_code, 0) << finished.err;
-  EXPECT_EQ(finished.out.find("Bytes per rank on the host"), std::string::npos);
   EXPECT_NE(finished.out.find("> 3 "), std::string::npos) << finished.out;
-  // Stage 3: (2 + 2 + 4 + 8) bytes a parameter over 4 ranks, as train will hold them.
-  EXPECT_NE(finished.out.find("4 GB"), std::string::npos) << finished.out;
-  EXPECT_NE(finished.err.find("not in this version yet"), std::string::npos) << finished.err;
+  // Stage 3: (2 + 2 + 4 + 8) bytes a parameter over 4 ranks, all of them on the host.
+  const std::size_t host = finished.out.find("Bytes per rank on the host");
+  ASSERT_NE(host, std::string::npos) << finished.out;
+  EXPECT_NE(finished.out.find("4 GB", host), std::string::npos) << finished.out;
+  EXPECT_EQ(finished.err, "");
+}
+
+TEST(PlanVerb, ABudgetSaysWhatStaysOnTheDevice) {
+  const auto with_budget = [](const std::string& budget) {
+    const TemporaryFile config(R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 2},
+        "zeroshard": {"device_budget": ")" +
+                               budget + R"("}})");
+    const Finished finished =
+        plan("--params 3200M --units 32 --world-size 1 --device cuda --config " + config.path());
+    EXPECT_EQ(finished.exit_code, 0) << finished.err;
+    return finished.out;
+  };
+  // 6.4 GB of parameters, 0.2 of gradients that pass, 1.4 for each unit that stays.
+  const std::string half = with_budget("30GB");
+  EXPECT_NE(
+      half.find("stage 2: the first 16 of 32 units keep their optimizer states on the device"),
+      std::string::npos)
+      << half;
+  EXPECT_NE(half.find("Bytes per rank on the host"), std::string::npos) << half;
+  const std::string small = with_budget("5GB");
+  EXPECT_NE(small.find("stage 2 does not fit: zeroshard.device_budget is less than this model "
+                       "needs on the device"),
+            std::string::npos)
+      << small;
+  EXPECT_EQ(with_budget("60GB").find("on the host"), std::string::npos);
 }
 
 // The words of check and plan, and the bytes of a file that says what train would choose.

@@ -89,13 +89,37 @@ TEST(Contradictions, ParametersAreOffloadedWhereTheyAreSharded) {
     return kinds_of_problems(fmt::format(
         R"({{"zero_optimization": {{{} "offload_param": {{"device": "cpu"}}}}}})", stage));
   };
-  const Lines not_yet{"warning not_yet zero_optimization.offload_param.device"};
-  const Lines noted{"note no_effect zero_optimization.offload_param.device", not_yet.front()};
-  EXPECT_EQ(at_stage(""), noted);
-  EXPECT_EQ(at_stage(R"("stage": 1,)"), noted);
-  EXPECT_EQ(at_stage(R"("stage": 2,)"), noted);
-  EXPECT_EQ(at_stage(R"("stage": 3,)"), not_yet);
-  EXPECT_EQ(at_stage(R"("stage": "auto",)"), not_yet);
+  const Lines warned{"warning no_effect zero_optimization.offload_param.device"};
+  EXPECT_EQ(at_stage(""), warned);
+  EXPECT_EQ(at_stage(R"("stage": 1,)"), warned);
+  EXPECT_EQ(at_stage(R"("stage": 2,)"), warned);
+  EXPECT_EQ(at_stage(R"("stage": 3,)"), Lines{});
+  EXPECT_EQ(at_stage(R"("stage": "auto",)"), Lines{});
+}
+
+TEST(Contradictions, ABudgetDecidesAndNotTheRatio) {
+  const auto with = [](std::string_view offload) {
+    return kinds_of_problems(fmt::format(R"({{"zero_optimization": {{"offload_optimizer": {{{}}}}},
+                                  "zeroshard": {{"device_budget": "40GiB"}}}})",
+                                         offload));
+  };
+  EXPECT_EQ(with(R"("device": "cpu", "ratio": 0.5)"),
+            (Lines{"warning no_effect zero_optimization.offload_optimizer.ratio"}));
+  EXPECT_EQ(with(R"("device": "cpu")"), Lines{});
+  EXPECT_EQ(with(R"("device": "none")"), Lines{}) << "a budget alone asks for offload";
+}
+
+TEST(Contradictions, AHostBudgetIsForWhatIsOnTheHost) {
+  const auto with = [](std::string_view offload) {
+    return kinds_of_problems(fmt::format(R"({{"zero_optimization": {{"stage": 3, {}}},
+                         "zeroshard": {{"host_budget": "40GiB"}}}})",
+                                         offload));
+  };
+  EXPECT_EQ(with(R"("offload_optimizer": {"device": "none"})"),
+            (Lines{"warning no_effect zeroshard.host_budget"}));
+  EXPECT_EQ(with(R"("offload_optimizer": {"device": "cpu"})"), Lines{});
+  EXPECT_EQ(with(R"("offload_param": {"device": "cpu"})"), Lines{});
+  EXPECT_EQ(with(R"("offload_optimizer": {"device": "auto"})"), Lines{});
 }
 
 TEST(Contradictions, VocabularyThatIsNoMultipleOfEight) {

@@ -15,8 +15,7 @@ TEST(ReferenceDetails, DeviceNamesAreExact) {
 TEST(ReferenceDetails, PinMemorySwitchMayStandBesideItsSuccessor) {
   EXPECT_EQ(kinds_of_problems(R"({"zero_optimization": {"cpu_offload_use_pin_memory": true,
                                    "offload_optimizer": {"device": "cpu"}}})"),
-            (Lines{"warning deprecated zero_optimization.cpu_offload_use_pin_memory",
-                   "warning not_yet zero_optimization.offload_optimizer.device"}));
+            (Lines{"warning deprecated zero_optimization.cpu_offload_use_pin_memory"}));
 }
 
 TEST(ReferenceDetails, NoMicsMeansZeroOrLess) {

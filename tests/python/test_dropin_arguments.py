@@ -83,7 +83,7 @@ def test_infinity_is_never_and_without_limit():
 
 
 def test_a_dictionary_has_no_lines_and_a_warning_is_called_one_once(capfd):
-    config(moe=1, zz=2, zero_optimization={"allgather_bucket_size": 1e8, "offload_optimizer": {"device": "cpu"}})
+    config(moe=1, zz=2, zero_optimization={"allgather_bucket_size": 1e8, "offload_optimizer": {"device": "nvme"}})
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 2, "one for each kind, and none for a key that changes nothing"
     assert "config: [config] moe = 1, zz = 2: unknown key" in lines[0]

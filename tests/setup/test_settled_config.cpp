@@ -34,9 +34,12 @@ TEST(SettledConfig, AnotherStageIsSettledAsIfTheFileSaidIt) {
 
 TEST(SettledConfig, WhatIsNotDoneYetIsLeftOut) {
   const auto read = config::read_config(
-      R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})");
-  EXPECT_EQ(read.config.offload.optimizer, Tier::host);
-  EXPECT_EQ(settle_config(read, {}).config.offload.optimizer, Tier::device);
+      R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+          "zeroshard": {"speculative_update": true}})");
+  EXPECT_EQ(read.config.zero.speculative_update, true);
+  const Config settled = settle_config(read, {}).config;
+  EXPECT_EQ(settled.zero.speculative_update, std::nullopt);
+  EXPECT_EQ(settled.offload.optimizer, Tier::host) << "and nothing else is";
 }
 
 TEST(ParsedConfig, IsReadAgainWhenTheRanksAreKnown) {

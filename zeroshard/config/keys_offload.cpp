@@ -1,14 +1,10 @@
 // offload_optimizer, offload_param and what preceded them.
-#include <fmt/format.h>
-
 #include "zeroshard/config/key_table.h"
-#include "zeroshard/config/not_yet.h"
 
 namespace zeroshard::config {
 namespace {
 
 constexpr const char* kDiskOnly = "it concerns offload to disk, which is not available";
-constexpr const char* kStays = "all states stay on the device, with the same results";
 
 Key disk_only_number(const std::string& path, const char* meaning, const char* default_value) {
   return absent<std::int64_t>(
@@ -24,23 +20,15 @@ Key disk_only_switch(const std::string& path, const char* meaning) {
                        .harmless = {"false"}});
 }
 
-// A detail of offload: without a device to offload to it asks for nothing.
-Key detail_of_offload(Key key) {
-  key.effect = Effect::detail;
-  return key;
-}
-
 // What both sections say: the tier, and how its memory is held.
 void add_tier(KeyTable& table, const std::string& section, Tier OffloadOptions::*tier,
               bool OffloadOptions::*pin, const char* devices) {
-  table.add(
-      option(
-          section + ".device", [tier](Config & config) -> auto& { return config.offload.*tier; },
-          devices)
-          .not_yet(kStays));
-  table.add(detail_of_offload(option(
+  table.add(option(
+      section + ".device", [tier](Config & config) -> auto& { return config.offload.*tier; },
+      devices));
+  table.add(option(
       section + ".pin_memory", [pin](Config & config) -> auto& { return config.offload.*pin; },
-      "page-locked host memory")));
+      "page-locked host memory, where the system allows it"));
   table.add(absent<std::string>(
       section + ".nvme_path", "directory for offload to disk",
       {.effect = Effect::tuning, .default_value = "null", .instead = kDiskOnly}));
@@ -52,17 +40,18 @@ void add_offload_optimizer(KeyTable& table) {
                     .meaning = "where master, moments and reduced gradients live",
                     .unknown_keys = UnknownKeys::refused});
   add_tier(table, section, &OffloadOptions::optimizer, &OffloadOptions::pin_optimizer_memory,
-           "none: on the device; cpu: on the host, at any stage");
-  table.add(detail_of_offload(option(section + ".ratio", ZS_FIELD(offload.optimizer_ratio),
-                                     "share of the states that leaves the device",
-                                     {.min = 0, .max = 1})));
+           "none: on the device; cpu: on the host, at any stage; nvme: as cpu, with a warning");
+  table.add(
+      option(section + ".ratio", ZS_FIELD(offload.optimizer_ratio),
+             "share of the optimizer states that leaves the device: whole units, the last first",
+             {.min = 0, .max = 1}));
   table.add(disk_only_number(section + ".buffer_count", "buffers of offload to disk", "4"));
   table.add(disk_only_switch(section + ".pipeline_read", "read ahead while updating"));
   table.add(disk_only_switch(section + ".pipeline_write", "write behind while updating"));
   table.add(disk_only_switch(section + ".fast_init", "build masters from swapped files"));
   table.add(absent<bool>(section + ".super_offload", "update in another process during backward",
                          {.default_value = "false",
-                          .instead = fmt::format("it needs offload, which is {}", kNotYet),
+                          .instead = "updates on the host run beside the device in this process",
                           .harmless = {"false"}}));
   table.add(absent<double>(
       section + ".cpuadam_cores_perc", "share of cores for super_offload",
@@ -75,7 +64,7 @@ void add_offload_param(KeyTable& table) {
                     .meaning = "where sharded parameters live (stage 3)",
                     .unknown_keys = UnknownKeys::refused});
   add_tier(table, section, &OffloadOptions::parameters, &OffloadOptions::pin_parameter_memory,
-           "none: on the device; cpu: on the host");
+           "none: on the device; cpu: on the host; nvme: as cpu, with a warning");
   table.add(disk_only_number(section + ".buffer_count", "buffers of offload to disk", "5"));
   table.add(disk_only_number(section + ".buffer_size", "elements per such buffer", "100000000"));
   table.add(disk_only_number(section + ".max_in_cpu", "elements kept on the host", "1000000000"));
@@ -87,8 +76,7 @@ Key old_switch(const char* name, Tier OffloadOptions::*tier, const char* success
       std::string("zero_optimization.") + name, std::string("deprecated: see ") + successor,
       {.effect = Effect::detail,
        .default_value = "false",
-       .instead = std::string("write \"") + successor + "\": {\"device\": \"cpu\"}, which is " +
-                  kNotYet + ": " + kStays});
+       .instead = std::string("write \"") + successor + "\": {\"device\": \"cpu\"}"});
   key.store = [tier](const Node& node, Coercion coercion, Config& config) -> Stored {
     const auto parsed = ValueType<bool>::parse(node, coercion);
     if (!parsed.value) return reject(Code::wrong_type, parsed.expected);

@@ -38,7 +38,6 @@ Key budget(const char* name, std::optional<std::int64_t> ZeroOptions::*bytes, co
     return value ? exact_size(*value) : "null";
   };
   key.copy = [bytes](const Config& from, Config& to) { to.zero.*bytes = from.zero.*bytes; };
-  key.not_yet("memory is filled as the configuration says, with the same results");
   return key;
 }
 
@@ -50,13 +49,14 @@ void add_own_keys(KeyTable& table) {
                     .unknown_keys = UnknownKeys::refused});
   table.add(option("zeroshard.deterministic", ZS_FIELD(zero.deterministic),
                    "our reductions on NCCL, and torch's deterministic algorithms"));
-  table.add(budget("device_budget", &ZeroOptions::device_budget_bytes,
-                   "fill the device to there, spill the rest to the host"));
+  table.add(budget(
+      "device_budget", &ZeroOptions::device_budget_bytes,
+      "what a rank's states may take of the device: units' optimizer states spill to the host"));
   table.add(budget("host_budget", &ZeroOptions::host_budget_bytes,
-                   "fill the host to there, refuse what needs more"));
+                   "what a rank's states may take of the host; a plan that needs more is refused"));
   Key speculative = option("zeroshard.speculative_update", ZS_FIELD(zero.speculative_update),
                            "start host updates before the norm is known; null: auto")
-                        .not_yet("nothing is updated on the host, so nothing has to start early");
+                        .not_yet("updates on the host start when the norm is known");
   speculative.harmless = [](const Node& node, Coercion coercion) {
     return ValueType<bool>::parse(node, coercion).value == false;
   };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "zeroshard/config/batch_size.h"
+#include "zeroshard/config/not_yet.h"
 #include "zeroshard/config/value_type.h"
 #include "zeroshard/layout/placement.h"
 
@@ -72,14 +73,46 @@ class Validator {
     }
   }
 
-  // Which keys ask for offload is reported as they are read; this is about the stage.
   void check_offload() {
+    warn_of_disk("zero_optimization.offload_optimizer.device", config_.offload.optimizer);
+    warn_of_disk("zero_optimization.offload_param.device", config_.offload.parameters);
+    check_offloaded_parameters();
+    check_budgets();
+  }
+
+  void warn_of_disk(const char* key, Tier tier) {
+    if (tier != Tier::disk) return;
+    complain(Severity::warning, Code::not_yet, key, fmt::format("offload to disk is {}", kNotYet),
+             "the host's memory is used instead, as with \"cpu\", with the same results");
+  }
+
+  // A budget is what decides, and is there to be kept; a ratio beside it would say something else.
+  void check_budgets() {
+    const ZeroOptions& zero = config_.zero;
+    const char* ratio = "zero_optimization.offload_optimizer.ratio";
+    if (zero.device_budget_bytes && given(provenance_, ratio)) {
+      complain(Severity::warning, Code::no_effect, ratio,
+               "no effect beside zeroshard.device_budget, which decides how much leaves the device",
+               "keep one of the two");
+    }
+    const bool uses_host = zero.device_budget_bytes || config_.offload.optimizer != Tier::device ||
+                           config_.offload.parameters != Tier::device;
+    const bool open = is_auto("zero_optimization.offload_optimizer.device") ||
+                      is_auto("zero_optimization.offload_param.device");
+    if (zero.host_budget_bytes && !uses_host && !open) {
+      complain(Severity::warning, Code::no_effect, "zeroshard.host_budget",
+               "no effect: nothing is put on the host",
+               "add zeroshard.device_budget or zero_optimization.offload_optimizer");
+    }
+  }
+
+  void check_offloaded_parameters() {
     const bool sharded = stage_row(config_.zero.stage).parameters == Placement::sharded;
     const char* device = "zero_optimization.offload_param.device";
     const char* key = given(provenance_, device) ? device : "zero_optimization.cpu_offload_param";
     const bool asked = config_.offload.parameters != Tier::device;
     if (!asked || sharded || is_auto("zero_optimization.stage")) return;
-    complain(Severity::note, Code::no_effect, key,
+    complain(Severity::warning, Code::no_effect, key,
              fmt::format("no effect at stage {}", config_.zero.stage),
              "parameters are offloaded where they are sharded: at stage 3");
   }
