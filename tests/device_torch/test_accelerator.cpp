@@ -3,32 +3,13 @@
 #include <thread>
 
 #include "tests/device/device_cases.h"
+#include "tests/device_torch/accelerator_case.h"
 #include "zeroshard/base/error.h"
-#include "zeroshard/device/accelerators.h"
 
 namespace zeroshard {
 namespace {
 
-constexpr Device kFirst{DeviceKind::cuda, 0};
-
-void load_or_skip() {
-  if (load_accelerators() > 0) return;
-  GTEST_SKIP() << "needs an accelerator: " << missing_reason(DeviceKind::cuda);
-}
-
-// 64 GiB within the device's own memory: more than 25 ms at 5 TB/s, read and write.
-void occupy(const Stream& stream) {
-  constexpr std::int64_t kBytes = std::int64_t{1} << 28;
-  // Never destroyed: the driver may be gone by the time static variables are.
-  static const Buffer& from = *new Buffer(kFirst, kBytes);
-  static const Buffer& to = *new Buffer(kFirst, kBytes);
-  for (int i = 0; i < 256; ++i) {
-    copy_bytes(stream, to.data(), kFirst, from.data(), kFirst, kBytes);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Real, OnDevice,
-                         testing::Values(DeviceCase{"cuda", load_or_skip, kFirst, occupy}));
+INSTANTIATE_TEST_SUITE_P(Real, OnDevice, testing::Values(first_accelerator()));
 
 TEST(Accelerators, LoadingAgainAnswersTheSame) {
   std::vector<int> answers(4);
