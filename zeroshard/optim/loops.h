@@ -84,9 +84,10 @@ struct Update {
     if constexpr (kHasParameter) parameter.copy_to(at.parameter, begin, end);
   }
 
-  // Asks for what is needed in half a microsecond, across the page's end, where the CPU's own
-  // prefetching stops: 5 to 15 % faster than without, measured on Ice Lake. Inlined by force: GCC
-  // takes a function that only prefetches for one without effect and drops the call.
+  // Asks for what is needed soon, across the page's end, where the CPU's own prefetching stops: up
+  // to 15 % faster than without, measured on Ice Lake and Zen 4. 2048 bytes ahead are as good on
+  // the former and up to 25 % slower on the latter. Inlined by force: GCC takes a function that
+  // only prefetches for one without effect and drops the call.
   template <bool kStreams = false>
   [[gnu::always_inline]] static void prefetch(const UpdatePointers& at, std::int64_t i) {
     fetch_ahead<kGradient>(at.gradient, i);
@@ -98,10 +99,10 @@ struct Update {
 
   template <DType dtype>
   [[gnu::always_inline]] static void fetch_ahead(const void* array, std::int64_t i) {
-    constexpr std::int64_t kAhead = 2048, kLine = 64, kSize = dtype == DType::fp32 ? 4 : 2;
+    constexpr std::int64_t kAhead = 512, kLineBytes = 64, kSize = dtype == DType::fp32 ? 4 : 2;
     // It may lie beyond the array, where fetching is harmless.
     const char* ahead = static_cast<const char*>(array) + i * kSize + kAhead;
-    for (std::int64_t line = 0; line < kBlock * kSize; line += kLine) {
+    for (std::int64_t line = 0; line < kBlock * kSize; line += kLineBytes) {
       __builtin_prefetch(ahead + line);
     }
   }
