@@ -76,6 +76,13 @@ TEST(EngineOptions, HandsOffloadOn) {
   EXPECT_FALSE(options.offload.pin_optimizer_memory);
 }
 
+TEST(EngineOptions, ABudgetAsksForTheHostByItself) {
+  const EngineOptions options =
+      engine_options(config_of(R"({"zeroshard": {"device_budget": "40GiB"}})"));
+  EXPECT_EQ(options.offload.optimizer, Tier::host);
+  EXPECT_EQ(options.zero.device_budget_bytes, std::int64_t{40} << 30);
+}
+
 TEST(EngineOptions, RefusesWhatWouldChangeResults) {
   Config delayed;  // in a file the reader refuses it
   delayed.zero.delayed_update = true;

@@ -1,5 +1,7 @@
 #include "zeroshard/setup/engine_options.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "zeroshard/base/error.h"
@@ -8,17 +10,26 @@
 #include "zeroshard/setup/fit_memory.h"
 
 namespace zeroshard {
-
 namespace {
+
+// A budget asks for the host's memory by itself, and pin_memory is then about that.
+OffloadOptions offload_of(const Config& config) {
+  OffloadOptions offload = config.offload;
+  if (config.zero.device_budget_bytes) offload.optimizer = Tier::host;
+  return offload;
+}
 
 FittedMemory fit_options(const EngineOptions& options, const ModelLayout& model,
                          std::int64_t held_on_host, Communicator& comm) {
-  const OptimizerOptions& optimizer = options.parameter_groups.front();
+  int moments = 0;
+  for (const OptimizerOptions& group : options.parameter_groups) {
+    moments = std::max(moments, moments_per_parameter(group));
+  }
   return fit_memory(model,
                     {.zero = options.zero,
                      .offload = options.offload,
                      .precision = options.precision,
-                     .moments_per_parameter = options.update ? 0 : moments_per_parameter(optimizer),
+                     .moments_per_parameter = options.update ? 0 : moments,
                      .micro_steps = options.accumulation_steps,
                      .accelerator = options.device != kCpu},
                     held_on_host, comm);
@@ -35,7 +46,7 @@ EngineOptions engine_options(const Config& config, Device device, std::int64_t a
   config::refuse_what_is_not_yet(config);
   for (const std::string& line : config::asked_but_not_yet(config)) log_warning("{}", line);
   return {.zero = config.zero,
-          .offload = config.offload,
+          .offload = offload_of(config),
           .fit_memory = fit_options,
           .precision = config.precision,
           .accumulation_steps = accumulation,
