@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <fstream>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include <sched.h>
 
 #include "zeroshard/base/cgroup.h"
+#include "zeroshard/base/leading_number.h"
 
 namespace zeroshard {
 namespace {
@@ -23,19 +25,25 @@ std::optional<int> cpus_of_quota(std::int64_t quota, std::int64_t period) {
   return static_cast<int>(std::min<std::int64_t>(cpus, std::numeric_limits<int>::max()));
 }
 
+std::optional<std::int64_t> number_in_file(const fs::path& path) {
+  const std::string text = text_of_file(path);
+  std::string_view rest = text;
+  return take_number(rest);
+}
+
 // "max 100000" reads as no quota, because "max" is not a number.
 std::optional<int> v2_cpus(const fs::path& folder) {
-  std::ifstream file(folder / "cpu.max");
-  std::int64_t quota = 0, period = 0;
-  if (!(file >> quota >> period)) return std::nullopt;
-  return cpus_of_quota(quota, period);
+  const std::string text = text_of_file(folder / "cpu.max");
+  std::string_view rest = text;
+  const auto quota = take_number(rest);
+  const auto period = quota ? take_number(rest) : std::nullopt;
+  return period ? cpus_of_quota(*quota, *period) : std::nullopt;
 }
 
 std::optional<int> v1_cpus(const fs::path& folder) {
-  std::ifstream quota_file(folder / "cpu.cfs_quota_us"), period_file(folder / "cpu.cfs_period_us");
-  std::int64_t quota = 0, period = 0;
-  if (!(quota_file >> quota) || !(period_file >> period)) return std::nullopt;
-  return cpus_of_quota(quota, period);  // -1: no quota
+  const auto quota = number_in_file(folder / "cpu.cfs_quota_us");  // -1: no quota
+  const auto period = number_in_file(folder / "cpu.cfs_period_us");
+  return quota && period ? cpus_of_quota(*quota, *period) : std::nullopt;
 }
 
 void keep_smaller(std::optional<int>& least, std::optional<int> cpus) {

@@ -1,10 +1,12 @@
 #include "zeroshard/base/memory_room.h"
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
+#include <string>
+#include <string_view>
 
 #include "zeroshard/base/cgroup.h"
+#include "zeroshard/base/leading_number.h"
 
 namespace zeroshard {
 namespace {
@@ -12,20 +14,20 @@ namespace {
 namespace fs = std::filesystem;
 
 std::optional<std::int64_t> number_in(const fs::path& path) {
-  std::ifstream file(path);
-  std::int64_t number = 0;
-  if (!(file >> number) || number < 0) return std::nullopt;  // "max" is not a number
-  return number;
+  const std::string text = text_of_file(path);
+  std::string_view rest = text;
+  const auto number = take_number(rest);  // "max" is none
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 // The number behind a name in lines of `name number`.
 std::optional<std::int64_t> number_behind(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string first;
-    std::int64_t number = 0;
-    if (words >> first >> number && first == name) return number;
+    const auto space = line.find(' ');
+    if (space == line.npos || line.compare(0, space, name) != 0) continue;
+    std::string_view rest = std::string_view(line).substr(space);
+    return take_number(rest);
   }
   return std::nullopt;
 }
