@@ -1,9 +1,11 @@
 // `zeroshard plan` end to end: the paper's table on the terminal.
 #include <string>
+#include <string_view>
 
 #include <gtest/gtest.h>
 #include <rapidjson/document.h>
 
+#include "tests/config/seed_files.h"
 #include "tests/support/run_program.h"
 
 namespace zeroshard::test {
@@ -57,6 +59,28 @@ TEST(PlanVerb, TheConfigDecidesPrecisionStageAndTiers) {
   ASSERT_NE(host, std::string::npos) << finished.out;
   EXPECT_NE(finished.out.find("4 GB", host), std::string::npos) << finished.out;
   EXPECT_EQ(finished.err, "");
+}
+
+// Those that ask for offload have the optimizer states of their stage on the host, and no others.
+TEST(PlanVerb, TheSeedFilesArePlannedAsTheyStand) {
+  for (const auto& [name, text] : config::kSeedFiles) {
+    SCOPED_TRACE(name);
+    const TemporaryFile file(text);
+    const Finished finished = plan("--params 1e9 --world-size 4 --json --config " + file.path());
+    ASSERT_EQ(finished.exit_code, 0) << finished.err;
+    EXPECT_EQ(finished.err, "");
+    rapidjson::Document document;
+    document.Parse(finished.out.c_str());
+    const auto& stage = document["stages"][document["config_stage"].GetInt()];
+    const bool offloads =
+        std::string_view(text).find("offload_optimizer") != std::string_view::npos;
+    const char* states = offloads ? "host_bytes" : "device_bytes";
+    const char* others = offloads ? "device_bytes" : "host_bytes";
+    EXPECT_GE(stage[states]["moments"].GetInt64(), 2'000'000'000);
+    EXPECT_EQ(stage[others]["moments"].GetInt64(), 0);
+    const bool both = std::string_view(text).find("offload_param") != std::string_view::npos;
+    EXPECT_EQ(stage["host_bytes"]["parameters"].GetInt64() > 0, both);
+  }
 }
 
 TEST(PlanVerb, ABudgetSaysWhatStaysOnTheDevice) {
