@@ -6,18 +6,19 @@
 namespace zeroshard {
 namespace {
 
-constexpr Device kFake = FakeAccelerator::device();
+constexpr Device kCopying = FakeAccelerator::device();
 
-void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
+void take_a_while() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
 
 INSTANTIATE_TEST_SUITE_P(
     Here, TierCopies,
     testing::Combine(testing::Values(DeviceCase{"cpu", [] {}, kCpu,
-                                                [](const Stream& s) { s.run(nap); }},
-                                     DeviceCase{"fake", [] { FakeAccelerator::install(); }, kFake,
-                                                [](const Stream& stream) {
-                                                  FakeAccelerator::install().launch(stream, nap);
-                                                }}),
+                                                [](const Stream& s) { s.run(take_a_while); }},
+                                     DeviceCase{
+                                         "fake", [] { FakeAccelerator::install(); }, kCopying,
+                                         [](const Stream& stream) {
+                                           FakeAccelerator::install().launch(stream, take_a_while);
+                                         }}),
                      testing::ValuesIn(all_routes())));
 
 class CopiesOfFake : public testing::Test {
@@ -26,10 +27,10 @@ class CopiesOfFake : public testing::Test {
 };
 
 TEST_F(CopiesOfFake, WithARingTheDeviceMeetsPinnedMemoryOnly) {
-  StateMemory memory(kFake, {.pin = false});
+  StateMemory memory(kCopying, {.pin = false});
   StagingRing ring(memory, size_staging_ring(2, 1024));
   ASSERT_TRUE(ring.pinned());
-  CopyStream copies(kFake, &ring);
+  CopyStream copies(kCopying, &ring);
   const StateBuffer on_device = memory.allocate(Category::parameters, Tier::device, 10'000);
   const StateBuffer there = memory.allocate(Category::master, Tier::host, 10'000);
   const std::int64_t before = fake_.unpinned_copies();
@@ -39,13 +40,13 @@ TEST_F(CopiesOfFake, WithARingTheDeviceMeetsPinnedMemoryOnly) {
 }
 
 TEST_F(CopiesOfFake, PinnedMemoryNeedsNoThread) {
-  StateMemory memory(kFake);
+  StateMemory memory(kCopying);
   memory.reserve_host(10'240);
-  CopyStream copies(kFake);
+  CopyStream copies(kCopying);
   const StateBuffer on_device = memory.allocate(Category::parameters, Tier::device, 10'000);
   const StateBuffer there = memory.allocate(Category::master, Tier::host, 10'000);
   const std::int64_t before = fake_.unpinned_copies();
-  copies.up({{on_device.data(), there.data(), 10'000, there.pinned()}}, Stream::current(kFake))
+  copies.up({{on_device.data(), there.data(), 10'000, there.pinned()}}, Stream::current(kCopying))
       .synchronize();
   EXPECT_EQ(fake_.unpinned_copies(), before);
 }
@@ -53,9 +54,9 @@ TEST_F(CopiesOfFake, PinnedMemoryNeedsNoThread) {
 // Beyond the end of device memory, which the fake notices while the copy is under way.
 TEST_F(CopiesOfFake, AFailureOfTheDeviceComesOutAtTheEnd) {
   for (const bool pin : {true, false}) {
-    StateMemory memory(kFake, {.pin = pin});
+    StateMemory memory(kCopying, {.pin = pin});
     StagingRing ring(memory, size_staging_ring(2, 4096));
-    CopyStream copies(kFake, &ring);
+    CopyStream copies(kCopying, &ring);
     const StateBuffer on_device = memory.allocate(Category::parameters, Tier::device, 1024);
     const StateBuffer there = memory.allocate(Category::master, Tier::host, 10'000);
     const Event end = copies.up({{on_device.data(), there.data(), 10'000, there.pinned()}});
