@@ -139,22 +139,41 @@ TEST(StreamUses, OneStreamRecordsNothing) {
   const Stream compute = Stream::make(fake.device()), other = Stream::make(fake.device());
   StreamUses uses;
   Buffer buffer(fake.device(), 64);
-  buffer.before_write(compute);
-  buffer.wrote(compute);
-  const std::int64_t before = fake.recorded();
-  for (int i = 0; i < 100; ++i) {
-    uses.before_write(compute);
-    uses.before_read(compute);
+  std::int64_t before = 0;
+  compute.run([&] {
     buffer.before_write(compute);
     buffer.wrote(compute);
-    buffer.before_read(compute);
-    buffer.read(compute);
-  }
+    before = fake.recorded();
+    for (int i = 0; i < 100; ++i) {
+      uses.before_write(compute);
+      uses.before_read(compute);
+      buffer.before_write(compute);
+      buffer.wrote(compute);
+      buffer.before_read(compute);
+      buffer.read(compute);
+    }
+  });
   EXPECT_EQ(fake.recorded(), before);
   uses.before_read(other);
   EXPECT_EQ(fake.recorded(), before + 1) << "once, when another stream comes";
   uses.before_read(other);
   EXPECT_EQ(fake.recorded(), before + 1);
+}
+
+// A ring of slots works by this: the next user of a slot does not wait for the slots after it.
+TEST(StreamUses, ABufferReadBesideIsFreeWhenItsOwnReaderIsDone) {
+  FakeAccelerator& fake = FakeAccelerator::install();
+  const Stream side = Stream::make(fake.device());
+  Buffer slot = Buffer::pinned(fake.device(), 64);
+  fake.launch(side, [] {});
+  slot.read(side);
+  std::atomic<bool> may_end = false;
+  fake.launch(side, [&] {
+    while (!may_end) std::this_thread::yield();
+  });
+  slot.before_write(Stream::current(kCpu));  // for ever, if it waited for what came later
+  may_end = true;
+  side.synchronize();
 }
 
 TEST(StreamUses, ReadersDoNotRecordForEachOther) {

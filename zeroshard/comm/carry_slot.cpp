@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "zeroshard/base/check.h"
-#include "zeroshard/device/stalls.h"
 #include "zeroshard/device/stream.h"
 
 namespace zeroshard {
@@ -139,7 +138,6 @@ CarrySlot::~CarrySlot() {
 void CarrySlot::bring_down(const Call& call, const Part& part) {
   if (copies_host_input(call)) brought_up_.synchronize();
   streams_->down.wait(brought_up_);
-  stall(streams_->down);
   for (const Slice& slice : part.slices) {
     if (call.tag.operation == Operation::all_gather) {
       bring_down(call.gathers[slice.pair], slice);
@@ -210,7 +208,6 @@ ReducePair CarrySlot::through_slot(const ReducePair& pair, const Slice& slice) c
 }
 
 void CarrySlot::bring_up(const Call& call, const Part& part) {
-  stall(streams_->up);
   for (const Slice& slice : part.slices) {
     if (call.tag.operation == Operation::all_gather) {
       bring_up(call.gathers[slice.pair], slice);

@@ -6,7 +6,6 @@
 #include "zeroshard/comm/carry_slot.h"
 #include "zeroshard/comm/carry_through_host.h"
 #include "zeroshard/comm/rank_sum.h"
-#include "zeroshard/device/stalls.h"
 
 namespace zeroshard {
 namespace {
@@ -97,7 +96,6 @@ class SingleCommunicator final : public Communicator {
     Event ready, last;
     ready.record(Stream::current(device_));
     side_->wait(ready);
-    stall(*side_);
     for (const auto& [in, out] : pairs) {
       copy_bytes(*side_, out.data, device_of(out.read()), in.data, device_of(in), in.bytes());
     }

@@ -40,8 +40,8 @@ class Buffer {
   void before_read(const Stream& stream) const { uses_.wait_for_writes(stream); }
   // The same after all writes and all reads: the memory may be used for something else.
   void before_write(const Stream& stream) const { uses_.wait_for_all(stream); }
-  // Call these after the work was given to `stream`. They cost next to nothing while one and the
-  // same stream uses the memory (stream_uses.h).
+  // Call these after the work was given to `stream`. They cost next to nothing where it is the
+  // current one and no other uses the memory (stream_uses.h).
   void wrote(const Stream& stream) { uses_.wrote(stream); }
   void read(const Stream& stream) { uses_.read(stream); }
 

@@ -33,8 +33,9 @@ std::int64_t stalls_so_far();
 
 // Holds the calling thread up. Next to nothing while no RandomStalls lives.
 void stall_here();
-// Holds up what the stream is given next: an accelerator's gets work that takes a while. A side
-// stream of the CPU does so by itself, before each piece of work.
+// Holds up what the stream is given next: an accelerator's gets work that takes a while. Every copy
+// between an accelerator and the host calls it (copy_bytes); a side stream of the CPU stalls by
+// itself, before each piece of work.
 void stall(const Stream& stream);
 
 }  // namespace zeroshard

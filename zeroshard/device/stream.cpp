@@ -7,6 +7,7 @@
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/device/event.h"
+#include "zeroshard/device/stalls.h"
 
 namespace zeroshard {
 namespace {
@@ -52,6 +53,7 @@ void copy_bytes(const Stream& stream, void* to, Device to_device, const void* fr
   ZS_CHECK(own == kCpu || own == to_device || own == from_device,
            "a stream of {} cannot copy from {} to {}", name_of(own), name_of(from_device),
            name_of(to_device));
+  if (to_device != from_device) stall(stream);
   if (bytes > 0) stream.queue_->copy({to, to_device, from, from_device, bytes});
 }
 

@@ -8,8 +8,10 @@ namespace {
 // More streams than this at one memory are rare: then those that are done are looked for.
 constexpr std::size_t kFewStreams = 4;
 
-bool is_side_stream_of_cpu(const Stream& stream) {
-  return stream.device() == kCpu && !stream.is_calling_thread();
+// Beside the order in which the caller's own work goes.
+bool is_side_stream(const Stream& stream) {
+  if (stream.device() == kCpu) return !stream.is_calling_thread();
+  return stream.id() != Stream::current(stream.device()).id();
 }
 
 }  // namespace
@@ -42,12 +44,12 @@ void StreamUses::wait_for_all(const Stream& stream) {
 
 void StreamUses::wrote(const Stream& stream) {
   Use* const use = note(writes_, stream);
-  if (use != nullptr && is_side_stream_of_cpu(stream)) use->recorded();
+  if (use != nullptr && is_side_stream(stream)) use->recorded();
 }
 
 void StreamUses::read(const Stream& stream) {
   Use* const use = note(reads_, stream);
-  if (use != nullptr && is_side_stream_of_cpu(stream)) use->recorded();
+  if (use != nullptr && is_side_stream(stream)) use->recorded();
 }
 
 // Null for the calling thread, whose work is over when a call returns.

@@ -31,8 +31,8 @@ class StreamUses {
   void wait_until_over() noexcept;
 
   // The same in two steps, for who notes a use after its work was given (Buffer does). The event of
-  // a CPU's side stream is then recorded at once: its thread stays free to end, and a failure stays
-  // with the memory although somebody has heard of it.
+  // a side stream is then recorded at once: who comes next waits for this use, not for what the
+  // stream is given meanwhile; a CPU's thread stays free to end, and failures stay with the memory.
   void wait_for_writes(const Stream& stream) { wait_for(writes_, stream); }
   void wait_for_all(const Stream& stream);
   void wrote(const Stream& stream);

@@ -6,8 +6,6 @@
 #include <memory>
 #include <utility>
 
-#include "zeroshard/device/stalls.h"
-
 namespace zeroshard {
 namespace {
 
@@ -117,7 +115,6 @@ Event CopyStream::copy(const Request& request) {
 // lander was given came down on the side stream.
 Event CopyStream::copy_all(const Request& request) {
   side_.wait(request.behind);
-  stall(side_);
   // Nobody holds a slot while he waits for something that may itself need one. A thread that reads
   // host memory must wait, anyway.
   if (uses_ring(request)) now_of(side_).synchronize();
