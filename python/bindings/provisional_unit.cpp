@@ -9,6 +9,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "zeroshard/base/error.h"
+#include "zeroshard/device/accelerators.h"
 #include "zeroshard/engine/tensors.h"
 
 namespace zeroshard::python {
@@ -16,6 +17,13 @@ namespace {
 
 UnitSpec spec_of(const std::string& name, const at::Tensor& values) {
   return {.name = name, .parameters = {{.name = name, .tensor = values.detach()}}};
+}
+
+// Init may come before anything else that asks for a device.
+std::shared_ptr<StateMemory> memory_beside(const at::Tensor& values) {
+  const Device device = zeroshard::device_of(values);
+  if (device != kCpu) load_accelerators();
+  return std::make_shared<StateMemory>(device);
 }
 
 FlatUnitOptions options_of(int rank, int world_size) {
@@ -27,8 +35,7 @@ FlatUnitOptions options_of(int rank, int world_size) {
 ProvisionalUnit::ProvisionalUnit(const std::string& name, const at::Tensor& values, int rank,
                                  int world_size)
     : sizes_(values.sizes().vec()),
-      unit_(spec_of(name, values), options_of(rank, world_size),
-            std::make_shared<StateMemory>(zeroshard::device_of(values))) {}
+      unit_(spec_of(name, values), options_of(rank, world_size), memory_beside(values)) {}
 
 at::Tensor ProvisionalUnit::shard() const {
   const Piece piece = unit_.shard_piece(0);

@@ -10,10 +10,10 @@ BackwardPass::BackwardPass(const Parts& parts) : of_(parts), held_(parts.units.s
   of_.gatherer.when_skipped([this](std::size_t unit) { skip(unit); });
 }
 
-void BackwardPass::begin(bool reduces) {
+void BackwardPass::begin(bool reduces, bool ends_step) {
   under_way_ = true;
   task_entered_ = autograd_is_over_ = false;
-  of_.reducer.begin_backward(reduces);
+  of_.reducer.begin_backward(reduces, ends_step);
 }
 
 void BackwardPass::enter_task() {
@@ -113,7 +113,7 @@ void BackwardPass::drop() {
 
 void BackwardPass::pass_over(bool reduces) {
   autograd_is_over_ = true;
-  of_.reducer.begin_backward(reduces);
+  of_.reducer.begin_backward(reduces, reduces);
   of_.gatherer.pass_over(PhaseKind::backward);
   of_.reducer.end_backward();
 }

@@ -44,7 +44,7 @@ class BackwardPass {
 
   bool under_way() const { return under_way_; }
   // `reduces`: whether this backward's gradients, and those kept since, are reduced.
-  void begin(bool reduces);
+  void begin(bool reduces, bool ends_step);
   // Called by every hook, first of all: learns which uses belong to this backward.
   void enter_task();
   // Throws StateError where the use's forward read parameters that have changed since.

@@ -94,7 +94,7 @@ void Core::begin_backward(LossState loss) {
   if (!std::exchange(forward_ran_, true)) gatherer_->pass_over(PhaseKind::train_forward);
   backward_ran_ = true;
   loss_ = loss;
-  backward_->begin(reduces_now());
+  backward_->begin(reduces_now(), at_boundary());
 }
 
 // In a backward that is not ours (loss.backward()), the first hook comes here. One that must not go

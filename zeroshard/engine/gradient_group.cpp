@@ -134,7 +134,8 @@ GradientGroup::GradientGroup(GradientGroup&& other) noexcept
       sent_(std::move(other.sent_)),
       reduces_(other.reduces_),
       padding_(std::move(other.padding_)),
-      reductions_(other.reductions_) {}
+      reductions_(other.reductions_),
+      squares_(std::move(other.squares_)) {}
 
 GradientGroup::~GradientGroup() {
   if (memory_ != nullptr) count_held(0);
@@ -244,6 +245,7 @@ void GradientGroup::note_held_use() const {
 
 // The roundings are those of a gradient that is written into G on the device.
 void GradientGroup::send(std::size_t parameter, const at::Tensor& gradient) {
+  squares_.reset();
   ArrayWrite write =
       into({reduced_data(), reduced_dtype()}, group_.layout.parameter_span(parameter));
   write.via1 = plan_.accumulation;
@@ -261,6 +263,7 @@ void GradientGroup::send_local() {
     if (held_[i].defined()) send(i, std::exchange(held_[i], at::Tensor()));
   }
   count_held(0);
+  squares_.reset();
   if (target_ != WriteTarget::kept) return;
   ArrayWrite write = from_local(reduced_data(), reduced_dtype());
   write.via2 = plan_.communication;
@@ -356,6 +359,7 @@ void GradientGroup::reduce_alone() {
 }
 
 void GradientGroup::promote() {
+  squares_.reset();
   if (promoted_ || (reduced_dtype() == DType::fp32 && !overwrites_local())) return;
   const bool whole = plan_.stage.gradients_reduced == Placement::replicated;
   const Piece from = whole ? all_reduced() : own_reduced();
@@ -374,6 +378,7 @@ void GradientGroup::end_step() {
   promoted_ = false;
   reductions_ = 0;
   begin_generation();
+  squares_.reset();
   sent_.assign(sent_.size(), false);
   std::ranges::fill(held_, at::Tensor());
   count_held(0);
@@ -411,13 +416,33 @@ std::vector<GradientGroup::ReducedPiece> GradientGroup::reduced(const Span& span
   return pieces;
 }
 
+NormSpan GradientGroup::norm_span() const {
+  const Span own = group_.layout.shard(plan_.rank);
+  NormSpan span{.count = own.size()};
+  for (const ReducedPiece& piece : reduced(own)) {
+    span.pieces.push_back(
+        {piece.values.data, piece.values.dtype, piece.values.count, piece.offset});
+  }
+  return span;
+}
+
+void GradientGroup::start_sum_of_squares() {
+  if (on_host()) squares_ = home_.down->sum_of_squares(norm_span());
+}
+
+std::optional<double> GradientGroup::sum_of_squares() const {
+  return squares_ ? std::optional(*squares_) : std::nullopt;
+}
+
 Piece GradientGroup::own_reduced() const {
+  squares_.reset();
   ZS_CHECK(!is_held(), "held gradients are in many pieces");
   return {element_at(reduced_data(), own_offset(), reduced_dtype()), group_.layout.shard_numel(),
           reduced_dtype(), reduced_device().kind};
 }
 
 Piece GradientGroup::all_reduced() const {
+  squares_.reset();
   ZS_CHECK(!is_held(), "held gradients are in many pieces");
   return {reduced_data(), padded_numel(), reduced_dtype(), reduced_device().kind};
 }

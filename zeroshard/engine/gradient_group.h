@@ -1,6 +1,7 @@
 // The gradients of one trainable flat group: where they are written as they come, and G.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/layout/unit_layout.h"
 #include "zeroshard/numeric/arrays.h"
+#include "zeroshard/optim/norm_span.h"
 #include "zeroshard/precision/options.h"
 #include "zeroshard/tier/state_memory.h"
 
@@ -99,7 +101,16 @@ class GradientGroup {
     ConstPiece values;
   };
   std::vector<ReducedPiece> reduced(const Span& span) const;
+  // What a norm is taken of.
+  NormSpan norm_span() const;
+  // Starts the norm's sum for a step that ends with this backward, where G is on the host: it is
+  // made while backward goes on.
+  void start_sum_of_squares();
+  // The sum, where it was started and G cannot have changed since.
+  std::optional<double> sum_of_squares() const;
+
   // G in one piece: the own span, and all of it where it is replicated. Not while it is held.
+  // Whoever asks for it may write it.
   Device reduced_device() const { return on_host() ? kCpu : device_; }
   Piece own_reduced() const;
   Piece all_reduced() const;
@@ -162,7 +173,8 @@ class GradientGroup {
   std::vector<bool> sent_;     // in this step: G has something of the parameter
   bool reduces_ = true;
   std::vector<Span> padding_;
-  std::int64_t reductions_ = 0;  // in this step
+  std::int64_t reductions_ = 0;                    // in this step
+  mutable std::shared_ptr<const double> squares_;  // of G, as it was when it came
 };
 
 }  // namespace zeroshard

@@ -1,9 +1,11 @@
 #include "zeroshard/engine/gradients_down.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/layout/alignment.h"
+#include "zeroshard/optim/sum_of_squares.h"
 
 namespace zeroshard {
 namespace {
@@ -97,6 +99,13 @@ void GradientsDown::bound_what_passes(const Event& copied, std::int64_t bytes) {
     passing_.pop_front();
     if (passing_.empty()) break;
   }
+}
+
+std::shared_ptr<const double> GradientsDown::sum_of_squares(NormSpan values) {
+  auto sum = std::make_shared<double>(0.0);
+  worker_.run(
+      [this, sum, values = std::move(values)] { *sum = zeroshard::sum_of_squares(values, pool_); });
+  return sum;
 }
 
 void GradientsDown::finish() {

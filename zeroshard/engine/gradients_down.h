@@ -9,12 +9,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 
 #include <ATen/core/Tensor.h>
 
 #include "zeroshard/base/thread_pool.h"
 #include "zeroshard/engine/slot_ring.h"
 #include "zeroshard/numeric/arrays.h"
+#include "zeroshard/optim/norm_span.h"
 
 namespace zeroshard {
 
@@ -28,6 +30,9 @@ class GradientsDown {
   // `write` says what becomes of the gradient's elements; its `from` is set here. What is sent
   // later to the same memory comes after it. The gradient's memory stays until it has been copied.
   void send(const at::Tensor& gradient, ArrayWrite write);
+  // The sum of squares of `values`, which are on the host, once what was sent so far is there. It
+  // can be read after finish().
+  std::shared_ptr<const double> sum_of_squares(NormSpan values);
   // Blocks the host until all is there, and throws what went wrong.
   void finish();
 

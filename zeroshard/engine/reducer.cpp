@@ -81,11 +81,12 @@ std::unique_ptr<Reducer::Slot> Reducer::make_slot(std::int64_t bytes) {
   return std::make_unique<Slot>(Slot{memory_.allocate(Category::buffers, Tier::device, bytes)});
 }
 
-void Reducer::begin_backward(bool reduces) {
+void Reducer::begin_backward(bool reduces, bool ends_step) {
   ZS_CHECK(!in_backward_, "a backward inside a backward");
   wait_for_own_spans();  // the last micro-step's have had all of forward to end
   order_.before_write();
   in_backward_ = true;
+  ends_step_ = ends_step;
   whole_ = false;
   count_passing(true);
   // What was only collected since the last reduction stays, to be reduced with what comes.
@@ -235,6 +236,7 @@ void Reducer::fill(UnitGradients& unit, std::vector<ReducePair>& pairs) {
     group.fill_gaps(written_memory(unit, i));
     if (plan_.world_size == 1) {
       group.reduce_alone();
+      if (ends_step_) group.start_sum_of_squares();
     } else {
       void* const packed = bucket_memory(unit, i);
       group.pack(packed);

@@ -42,8 +42,9 @@ class Reducer {
   Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& options, StateMemory& memory,
           StreamOrder& order, Communicator& comm);
 
-  // `reduces`: whether this backward's gradients, and those kept since, are reduced.
-  void begin_backward(bool reduces);
+  // `reduces`: whether this backward's gradients, and those kept since, are reduced; `ends_step`:
+  // whether a step is expected to end with it.
+  void begin_backward(bool reduces, bool ends_step);
   bool in_backward() const { return in_backward_; }
   bool reduces() const { return reduces_; }  // of this backward, or else the last
   void capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient);
@@ -132,6 +133,7 @@ class Reducer {
   std::int64_t slot_bytes_ = 0;
   std::size_t next_bucket_ = 0;
   bool reduces_ = false;
+  bool ends_step_ = false;
   bool in_backward_ = false;
   bool whole_ = false;
 };

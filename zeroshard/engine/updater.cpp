@@ -39,39 +39,37 @@ void Updater::prepare_device() {
   load_norm_kernels(device_);
   if (!options_.callers) load_update_kernels(device_);
   std::vector<std::int64_t> counts;
-  for (const NormSpan& span : norm_spans(Tier::device)) counts.push_back(span.count);
+  for (const NormSpan& span : norm_spans_on_device()) counts.push_back(span.count);
   norm_scratch_ = of_.memory.allocate(Category::buffers, Tier::device, norm_scratch_bytes(counts));
 }
 
-std::vector<NormSpan> Updater::norm_spans(Tier tier) const {
-  std::vector<NormSpan> all;
+std::vector<const GradientGroup*> Updater::gradients_on(Tier tier) const {
+  std::vector<const GradientGroup*> all;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (options_.tiers.optimizer(i) != tier) continue;
-    for (const GradientGroup& group : of_.reducer.units()[i].groups) {
-      const Span own = group.group().layout.shard(units_[i]->rank());
-      NormSpan& span = all.emplace_back(NormSpan{.count = own.size()});
-      for (const GradientGroup::ReducedPiece& piece : group.reduced(own)) {
-        const ConstPiece& values = piece.values;
-        span.pieces.push_back({values.data, values.dtype, values.count, piece.offset});
-      }
-    }
+    for (const GradientGroup& group : of_.reducer.units()[i].groups) all.push_back(&group);
   }
+  return all;
+}
+
+std::vector<NormSpan> Updater::norm_spans_on_device() const {
+  std::vector<NormSpan> all;
+  for (const GradientGroup* group : gradients_on(Tier::device)) all.push_back(group->norm_span());
   return all;
 }
 
 // Unit by unit, those on the device first, which is their order: where G lies changes no bit.
 double Updater::sum_of_squares() {
   of_.gradient_order.before_write();  // whatever streams have brought gradients
-  double sum = 0.0;
-  if (device_ != kCpu) norm_.start(norm_spans(Tier::device), norm_scratch_.data());
+  if (device_ != kCpu) norm_.start(norm_spans_on_device(), norm_scratch_.data());
   std::vector<double> on_host;
-  for (const NormSpan& span : norm_spans(Tier::host)) {
-    on_host.push_back(zeroshard::sum_of_squares(span, pool_));
+  for (const GradientGroup* group : gradients_on(Tier::host)) {
+    const std::optional<double> known = group->sum_of_squares();
+    on_host.push_back(known ? *known : zeroshard::sum_of_squares(group->norm_span(), pool_));
   }
-  if (device_ != kCpu) {
-    sum = norm_.finish();
-  } else {
-    for (const NormSpan& span : norm_spans(Tier::device)) {
+  double sum = device_ == kCpu ? 0.0 : norm_.finish();
+  if (device_ == kCpu) {
+    for (const NormSpan& span : norm_spans_on_device()) {
       sum += zeroshard::sum_of_squares(span, pool_);
     }
   }

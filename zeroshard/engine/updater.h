@@ -70,8 +70,8 @@ class Updater {
 
  private:
   using ByUnit = std::vector<std::vector<bool>>;
-  // Of the units whose G is there.
-  std::vector<NormSpan> norm_spans(Tier tier) const;
+  std::vector<const GradientGroup*> gradients_on(Tier tier) const;
+  std::vector<NormSpan> norm_spans_on_device() const;
   void prepare_device();
   bool sends_values() const;
   ByUnit by_unit(const std::vector<bool>& present) const;
