@@ -66,11 +66,17 @@ class EngineFacts:
         """Whether gradients are divided by the number of ranks after their sum, and not before."""
         return not self._configuration.parsed.prescale_gradients
 
-    def zero_offload_optimizer(self) -> None:
-        """None: states stay on the device, whatever the configuration says of offload for now."""
+    def zero_offload_optimizer(self) -> dict[str, Any] | None:
+        """The configuration's section of that name; None where it offloads nothing."""
+        return self._offload_section("offload_optimizer")
 
-    def zero_offload_param(self) -> None:
-        """None, as zero_offload_optimizer()."""
+    def zero_offload_param(self) -> dict[str, Any] | None:
+        """The same of parameters."""
+        return self._offload_section("offload_param")
+
+    def _offload_section(self, name: str) -> dict[str, Any] | None:
+        section = self._configuration.section("zero_optimization").get(name) or {}
+        return section if section.get("device", "none") != "none" else None
 
     def get_global_grad_norm(self) -> float | None:
         """Of the last step: unscaled, before clipping. None before the first."""

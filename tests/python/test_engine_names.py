@@ -21,7 +21,8 @@ def answered():
     assert engine.zero_offload_optimizer() is None and engine.zero_offload_param() is None
     assert engine.sparse_tensor_module_names == set()
     engine.destroy()
-    engine = start(made(), settings(1))
+    engine = start(made(), settings(1, zero={"offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "none"}}))
+    assert engine.zero_offload_optimizer() == {"device": "cpu"} and engine.zero_offload_param() is None
     assert engine.gradient_predivide_factor() == 1.0 and engine.postscale_gradients() is True
     engine.destroy()
 
@@ -30,7 +31,7 @@ def refused():
     engine = start(made(), settings(1))
     for name in ("offload_states", "reload_states"):
         for owner, of in ((engine, "engine"), (engine.optimizer, "optimizer")):
-            sentence = rf"^\[deepspeed\] {of}.{name} comes with offload, which ZeroShard does not have yet; leave the call out: states stay"
+            sentence = rf"^\[deepspeed\] {of}.{name} is not there yet; leave the call out: states stay where the configuration puts them"
             assert not hasattr(owner, name)
             with pytest.raises(AttributeError, match=sentence):
                 getattr(owner, name)(include=None)
