@@ -4,6 +4,7 @@
 
 #include "tests/engine/parity_run.h"
 #include "tests/engine/random_plan.h"
+#include "zeroshard/device/stalls.h"
 
 namespace zeroshard::test {
 namespace {
@@ -55,6 +56,26 @@ TEST(OffloadAtRandom, EqualsResident) {
         << describe(resident) << ", ratio " << ratio;
   }
 }
+
+// A thousand steps in all. Copies, updates on the host, gathers and reductions begin late at
+// random: what is read before it is there shows.
+class OffloadRaces : public testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(OffloadRaces, StallsChangeNoBit) {
+  const auto [stage, ranks] = GetParam();
+  RunPlan plan = small_plan(stage, ranks, DType::bf16);
+  plan.steps = 125;
+  const Trace expected = train(plan);
+  const std::int64_t before = stalls_so_far();
+  const RandomStalls stalls({.seed = static_cast<std::uint64_t>(10 * stage + ranks),
+                             .one_in = 8,
+                             .at_most = std::chrono::microseconds(300)});
+  EXPECT_EQ(difference(expected, train(offloaded(plan, 0.7, stage == 3))), "");
+  EXPECT_GT(stalls_so_far(), before + plan.steps);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, OffloadRaces,
+                         testing::Combine(testing::Values(0, 1, 2, 3), testing::Values(1, 2)));
 
 }  // namespace
 }  // namespace zeroshard::test
