@@ -10,7 +10,7 @@ Expected output:
     loss: ~2.58 in the first step, ~0.13 in the last 5
     13 of rank 0's 60 batches had no image
     right answers: 32 of 32
-    rank 0 keeps 456704 of 851840 parameters
+    rank 0 keeps 61568 of 851840 parameters on the device, 395136 on the host
 """
 import tempfile
 from pathlib import Path
@@ -75,4 +75,5 @@ if trainer.is_world_process_zero():
     print(f"loss: {losses[0]:.2f} in the first step, {sum(losses[-5:]) / 5:.2f} in the last 5")
     print(f"{has_image[:60].count(False)} of rank 0's 60 batches had no image")
     print(f"right answers: {right} of 32")
-    print(f"rank 0 keeps {engine.memory()['parameters'] // 4} of {whole} parameters")
+    on_device, on_host = (engine.memory(tier)["parameters"] // 4 for tier in ("device", "host"))
+    print(f"rank 0 keeps {on_device} of {whole} parameters on the device, {on_host} on the host")
