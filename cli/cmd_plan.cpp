@@ -183,17 +183,23 @@ std::optional<int> stage_of(const PlanArguments& arguments, const config::ReadRe
   return read.config.zero.stage;
 }
 
+// Where a bf16 parameter lies elsewhere than its master (offload_optimizer), that is whole.
+std::string describe_precision(const FootprintOptions& options) {
+  const DType dtype = options.precision.model();
+  if (dtype == DType::fp32) return "fp32";
+  const bool halves = dtype == DType::bf16 && options.zero.halved_masters;
+  return fmt::format("{} with fp32 master{}", name_of(dtype), halves ? " in two halves" : "");
+}
+
 PlanReport make_report(const PlanArguments& arguments, const Subject& subject) {
   const Config config =
       settle_config(subject.read, {.on_accelerator = subject.on_accelerator}).config;
   const FootprintOptions options = footprint_options(config, subject.micro_steps);
-  const DType dtype = options.precision.model();
   PlanReport report{
       .parameters = parameter_count(arguments.params, options.micro_steps),
       .world_size = subject.world_size,
       .units = arguments.units,
-      .precision =
-          dtype == DType::fp32 ? "fp32" : fmt::format("{} with fp32 master", name_of(dtype)),
+      .precision = describe_precision(options),
       .optimizer = fmt::format("{} fp32 moment{} per parameter", options.moments_per_parameter,
                                options.moments_per_parameter == 1 ? "" : "s"),
       .assumptions = subject.assumptions,

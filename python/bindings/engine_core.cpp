@@ -165,14 +165,14 @@ void EngineCore::finish_step() {
   arriving_->end();
 }
 
-bool EngineCore::enter_full(const std::vector<std::size_t>& units) {
+bool EngineCore::enter_full(const std::vector<std::size_t>& units, bool writes) {
   core();  // which says so where the engine is gone
   if (hooks_->is_under_way()) {
     for (const std::size_t unit : units) hooks_->use_outside(unit);
     return false;
   }
   const py::gil_scoped_release others_run;
-  for (const std::size_t unit : units) core().gather_full(unit);
+  for (const std::size_t unit : units) core().gather_full(unit, writes);
   return true;
 }
 
@@ -278,7 +278,7 @@ void bind_engine_core(py::module_& module) {
            })
       .def("step", &EngineCore::step, py::arg("parameter_groups"), py::arg("waits"))
       .def("finish_step", &EngineCore::finish_step)
-      .def("enter_full", &EngineCore::enter_full)
+      .def("enter_full", &EngineCore::enter_full, py::arg("units"), py::arg("writes") = false)
       .def("leave_full", &EngineCore::leave_full, py::arg("units"),
            py::arg("written") = Written::nothing, py::arg("from_rank") = -1)
       .def("empty_gather_pool",

@@ -49,7 +49,7 @@ class EngineCore {
 
   // Full parameters, for as long as the caller says; inside a forward until the module under way
   // ends. Returns whether leave_full() must follow.
-  bool enter_full(const std::vector<std::size_t>& units);
+  bool enter_full(const std::vector<std::size_t>& units, bool writes);
   void leave_full(const std::vector<std::size_t>& units, Written written, int from);
 
  private:

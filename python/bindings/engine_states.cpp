@@ -23,11 +23,16 @@ struct OwnedState {
   Device device = kCpu;
 };
 
+// Whether the rank has only its span of a group's states.
+bool has_span_only(Core& core, std::size_t unit, std::size_t group) {
+  const FlatLayout& layout = core.unit(unit).layout().groups()[group].layout;
+  return layout.world_size() > 1 &&
+         core.states().states(unit, group).owned_numel < layout.padded_numel();
+}
+
 OwnedState state_of(Core& core, std::size_t unit, std::size_t group, const std::string& which) {
   const OptimizerStates::GroupStates states = core.states().states(unit, group);
-  const FlatLayout& layout = core.unit(unit).layout().groups()[group].layout;
-  const bool sharded = layout.world_size() > 1 && states.owned_numel < layout.padded_numel();
-  if (which == "master") return {states.master, DType::fp32, sharded, states.device};
+  const bool sharded = has_span_only(core, unit, group);
   if (which == "moment_0") return {states.moments[0], DType::fp32, sharded, states.device};
   if (which == "moment_1") return {states.moments[1], DType::fp32, sharded, states.device};
   const Reducer::UnitGradients& gradients = core.reducer().units()[unit];
@@ -63,7 +68,8 @@ bool has_state(EngineCore& engine, std::size_t unit, std::size_t parameter,
   const UnitLayout& layout = engine.core().unit(unit).layout();
   const std::size_t group = layout.locate(parameter).group;
   if (!layout.groups()[group].trainable) return false;
-  if (held_gradients(engine.core(), unit, group, which) != nullptr) return true;
+  if (which == "master" || held_gradients(engine.core(), unit, group, which) != nullptr)
+    return true;
   return state_of(engine.core(), unit, group, which).data != nullptr;
 }
 
@@ -72,19 +78,46 @@ std::string gradient_state(EngineCore& engine, std::size_t unit) {
   return std::string(name_of(engine.core().reducer().units().at(unit).state));
 }
 
-// This rank's elements: the first one's number in the parameter, and a tensor over the engine's own
-// memory, which has no elements where all of them are on other ranks.
-py::tuple own_part(const FlatUnit& flat, std::size_t parameter, const OwnedState& state) {
+// This rank's elements of a parameter: the first one's number in it, and where they are in what the
+// rank has of the group. There are none where all of them are on other ranks.
+struct OwnElements {
+  std::int64_t first = 0;
+  std::int64_t at = 0;
+  std::int64_t count = 0;
+};
+
+OwnElements own_elements(const FlatUnit& flat, std::size_t parameter, bool sharded) {
   const UnitLayout::Location at = flat.layout().locate(parameter);
   const FlatLayout& layout = flat.layout().groups()[at.group].layout;
   const Span whole = layout.parameter_span(at.index);
-  const Span have = state.sharded ? layout.shard(flat.rank()) : Span(0, layout.padded_numel());
+  const Span have = sharded ? layout.shard(flat.rank()) : Span(0, layout.padded_numel());
   const std::int64_t begin = std::clamp(have.begin(), whole.begin(), whole.end());
   const std::int64_t end = std::clamp(have.end(), begin, whole.end());
-  const std::int64_t first = begin < end ? begin - have.begin() : 0;
-  return py::make_tuple(begin - whole.begin(),
-                        wrap(tensor_over(element_at(state.data, first, state.dtype), end - begin,
-                                         state.dtype, state.device)));
+  return {begin - whole.begin(), begin < end ? begin - have.begin() : 0, end - begin};
+}
+
+// A tensor over the engine's own memory.
+py::tuple own_part(const FlatUnit& flat, std::size_t parameter, const OwnedState& state) {
+  const OwnElements own = own_elements(flat, parameter, state.sharded);
+  return py::make_tuple(own.first, wrap(tensor_over(element_at(state.data, own.at, state.dtype),
+                                                    own.count, state.dtype, state.device)));
+}
+
+// A copy where masters are in halves.
+py::tuple own_masters(Core& core, std::size_t unit, std::size_t parameter) {
+  const FlatUnit& flat = core.unit(unit);
+  const std::size_t group = flat.layout().locate(parameter).group;
+  const OwnElements own = own_elements(flat, parameter, has_span_only(core, unit, group));
+  return py::make_tuple(own.first, wrap(core.states().masters(unit, group, own.at, own.count)));
+}
+
+// This rank's masters of a parameter. Returns how many ties were settled.
+std::int64_t write_own_masters(EngineCore& engine, std::size_t unit, std::size_t parameter,
+                               const at::Tensor& values) {
+  const FlatUnit& flat = engine.core().unit(unit);
+  const std::size_t group = flat.layout().locate(parameter).group;
+  const OwnElements own = own_elements(flat, parameter, has_span_only(engine.core(), unit, group));
+  return engine.core().states().write_masters(unit, group, own.at, values);
 }
 
 // None where the engine keeps no such state of the parameter.
@@ -96,6 +129,7 @@ py::object local_state(EngineCore& engine, std::size_t unit, std::size_t paramet
   if (GradientGroup* const held = held_gradients(engine.core(), unit, at.group, which)) {
     return held_gradient(*held, at.index, flat.parameters()[parameter].tensor);
   }
+  if (which == "master") return own_masters(engine.core(), unit, parameter);
   return own_part(flat, parameter, state_of(engine.core(), unit, at.group, which));
 }
 
@@ -126,7 +160,7 @@ py::list master_places(EngineCore& engine) {
   return all;
 }
 
-// The shard's spans as tensors over the engine's own memory, for checkpoints.
+// The shard's spans, for checkpoints: tensors over the engine's own memory, masters perhaps copies.
 py::dict rank_tensors(EngineCore& engine) {
   Core& core = engine.core();
   py::dict all;
@@ -140,12 +174,19 @@ py::dict rank_tensors(EngineCore& engine) {
         all[py::str(fmt::format("{}.{}.{}", unit, group, name))] =
             wrap(tensor_over(data, states.owned_numel, DType::fp32, states.device));
       };
-      put("master", states.master);
+      all[py::str(fmt::format("{}.{}.master", unit, group))] =
+          wrap(core.states().masters(unit, group));
       put("moment_0", states.moments[0]);
       put("moment_1", states.moments[1]);
     }
   }
   return all;
+}
+
+// Masters that rank_tensors() gave. Returns how many ties were settled.
+std::int64_t load_masters(EngineCore& engine, std::size_t unit, std::size_t group,
+                          const at::Tensor& values) {
+  return engine.core().states().write_masters(unit, group, 0, values);
 }
 
 std::vector<std::vector<std::int64_t>> steps_of(EngineCore& engine) {
@@ -225,7 +266,9 @@ void bind_engine_states(py::class_<EngineCore>& type) {
       .def("local_state", &local_state)
       .def("local_parameter", &local_parameter)
       .def("master_places", &master_places)
+      .def("write_masters", &write_own_masters)
       .def("rank_tensors", &rank_tensors)
+      .def("load_masters", &load_masters)
       .def("steps", &steps_of)
       .def("steps_of",
            [](EngineCore& engine, std::size_t unit, std::size_t parameter) {

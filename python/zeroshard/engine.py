@@ -262,18 +262,15 @@ class Engine(_Calls):
         self.module.compile(backend=backend, **(compile_kwargs or {}), **options)
 
     # --- parameters -------------------------------------------------------------------------------
-    def enter_full(self, units: list[int]) -> bool:
-        """These units in full, until core.leave_full(); where it returns False until the module that runs now ends."""
+    def enter_full(self, units: list[int], writes: bool = False) -> bool:
+        """These units in full, until core.leave_full(); where it returns False until the module that runs now ends. `writes`:
+        somebody may write them meanwhile."""
         if self.core.is_in_forward() and not calls_under_way(self.module):
             self.core.abandon_forward()
-        return self.core.enter_full(units)
+        return self.core.enter_full(units, writes)
 
-    def take_over_parameters(self, parameters: list[nn.Parameter], modifier_rank: int) -> None:
-        """Somebody has written parameters that are whole on every rank: masters follow. Collective."""
-        units = sorted({self.places[id(parameter)][0] for parameter in parameters})
-        if not self.enter_full(units):
-            refuse_to_write()
-        self.core.leave_full(units, _C.Written.SOME, modifier_rank)
+    def units_of(self, parameters: list[nn.Parameter]) -> list[int]:
+        return sorted({self.places[id(parameter)][0] for parameter in parameters})
 
     def load_module_state_dict(self, checkpoint: dict[str, Any], strict: bool = True) -> None:
         """The module's weights from `checkpoint["module"]`, as rank 0 has them. Collective."""

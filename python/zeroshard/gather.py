@@ -99,7 +99,7 @@ class GatheredParameters:
                 engines.setdefault(parameter.zs_home.engine, {})[parameter.zs_home.unit] = None
         for engine, units in engines.items():
             wanted = sorted(units)
-            if engine.enter_full(wanted):
+            if engine.enter_full(wanted, self.modifier_rank is not None):
                 self._units.append((engine, wanted))
                 self._steps[engine] = engine.global_steps
                 self._copy_resident(engine, wanted)
@@ -201,11 +201,29 @@ def full_params(
     given = list(params.parameters() if isinstance(params, nn.Module) else params)
     plain = [each for each in given if not isinstance(each, ShardedParameter)]
     _C.wait_for_parameters(plain)  # they may have been kept from before the last step
-    with GatheredParameters(given, modifier_rank):
+    with GatheredParameters(given, modifier_rank), _written_whole(plain, modifier_rank):
         yield
-    written = [(engine_of(each), each) for each in plain] if modifier_rank is not None else []
-    for engine in dict.fromkeys(engine for engine, _ in written if engine is not None):
-        engine.take_over_parameters([each for owner, each in written if owner is engine], modifier_rank)
+
+
+@contextmanager
+def _written_whole(parameters: list[nn.Parameter], modifier_rank: int | None) -> Iterator[None]:
+    """Somebody writes parameters that are whole on every rank: masters follow. Collective."""
+    owners = [(engine_of(each), each) for each in parameters] if modifier_rank is not None else []
+    units = {
+        engine: engine.units_of([each for owner, each in owners if owner is engine])
+        for engine in dict.fromkeys(owner for owner, _ in owners if owner is not None)
+    }
+    entered = {engine: engine.enter_full(wanted, writes=True) for engine, wanted in units.items()}
+    written = _C.Written.NOTHING
+    try:
+        yield
+        written = _C.Written.SOME
+    finally:
+        for engine, wanted in units.items():
+            if entered[engine]:
+                engine.core.leave_full(wanted, written, modifier_rank if written is _C.Written.SOME else -1)
+    if not all(entered.values()):
+        refuse_to_write()
 
 
 def register_external_parameter(module: nn.Module, parameter: nn.Parameter) -> None:

@@ -21,11 +21,11 @@ def all_gather(parameters: list[ShardedParameter]) -> None:
 
 
 def _gathers(parameter: ShardedParameter) -> bool:
-    """Whether there is something to let go of later. Resident units have their parameters always, and inside a forward the
-    module under way keeps them."""
+    """Whether there is something to let go of later: inside a forward the module under way keeps them. Resident units have
+    their parameters always, and keep what they were, since they may be written."""
     home = parameter.zs_home
     if isinstance(home, EngineHome):
-        return not home.engine.core.is_resident(home.unit) and home.engine.enter_full([home.unit])
+        return home.engine.enter_full([home.unit], writes=True)
     if home.is_gathered:
         return False
     home.gather(parameter)
@@ -47,10 +47,10 @@ def _release_unit(home: EngineHome, held: bool, updated: bool) -> None:
     if home.engine is None:  # it was left, and its memory with it
         return
     core = home.engine.core
-    if held:
-        core.leave_full([home.unit], *((_C.Written.SOME, -1) if updated else ()))
-    elif updated and core.is_resident(home.unit) and home.engine.enter_full([home.unit]):
-        core.leave_full([home.unit], _C.Written.SOME, -1)
+    if not held and not (updated and core.is_resident(home.unit) and home.engine.enter_full([home.unit])):
+        return
+    core.leave_full([home.unit], *((_C.Written.SOME, -1) if updated else ()))
+    if updated and core.is_resident(home.unit):
         core.adopt_masters(home.unit)  # which brings each rank's part to the others
 
 

@@ -64,8 +64,19 @@ class _Master:
     def find(self, place: _Place, together: bool) -> list[Part] | None:
         return place.parts("master")
 
+    def put(self, place: _Place, part: torch.Tensor, values: torch.Tensor) -> None:
+        """Into the masters, of which `part` may be a copy."""
+        place.engine.core.write_masters(place.unit, place.index, values)
 
-class _Gradient:
+
+class _InPlace:
+    """Parts are the engine's own memory."""
+
+    def put(self, place: _Place, part: torch.Tensor, values: torch.Tensor) -> None:
+        part.copy_(values)
+
+
+class _Gradient(_InPlace):
     def in_parts(self, engine: Engine) -> bool:
         return not engine.core.gradients_are_whole()
 
@@ -80,7 +91,7 @@ class _Gradient:
         return place.parts("gradient") if state == "reduced" else None
 
 
-class _OptimizerState:
+class _OptimizerState(_InPlace):
     in_parts = _Master.in_parts
 
     def __init__(self, name: str) -> None:
@@ -176,7 +187,7 @@ def _write(parameter: nn.Parameter, kind: Any, value: torch.Tensor) -> None:
         raise StateError(f"[state] a value of another size: {tuple(value.shape)} for {place.name}; it has {tuple(place.shape)}")
     flat = value.detach().to(place.engine.device).reshape(-1)
     for begin, part in parts:
-        part.copy_(flat[begin : begin + part.numel()])
+        kind.put(place, part, flat[begin : begin + part.numel()])
     if isinstance(kind, _Master):
         place.engine.core.adopt_masters(place.unit)
 
@@ -253,7 +264,7 @@ def _set_local(parameter: nn.Parameter, kind: Any, value: torch.Tensor) -> None:
     if value.numel() != numel:
         raise StateError(f"[state] a value of another size: {value.numel()} for {place.name}; this rank's part has {numel}")
     for part, values in zip(parts, value.detach().reshape(-1).split([part.numel() for part in parts])):
-        part.copy_(values)
+        kind.put(place, part, values)
 
 
 def safe_set_local_fp32_param(param: nn.Parameter, value: torch.Tensor) -> None:

@@ -115,6 +115,7 @@ const std::vector<Default> kDefaults{
     {"zeroshard.host_budget", "null"},
     {"zeroshard.speculative_update", "null"},
     {"zeroshard.delayed_update", "false"},
+    {"zeroshard.halved_masters", "true"},
     {"zeroshard.comm_timeout", "\"30min\""},
     {"zeroshard.debug_poison", "false"},
 };

@@ -127,7 +127,8 @@ const std::vector<Group> kReference{
      "enabled max_out_tokens inference_tp_size release_inference_cache pin_parameters "
      "tp_gather_partition_size"},
     {"zeroshard",
-     "deterministic device_budget host_budget speculative_update delayed_update comm_timeout "
+     "deterministic halved_masters device_budget host_budget speculative_update delayed_update "
+     "comm_timeout "
      "debug_poison"},
 };
 

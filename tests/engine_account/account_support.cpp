@@ -16,7 +16,8 @@ void append_states(std::vector<double>& all, const Core& core, std::size_t unit)
   for (std::size_t group = 0; group < flat.groups(); ++group) {
     if (!flat.layout().groups()[group].trainable) continue;
     const auto states = core.states().states(unit, group);
-    append(all, states.master, states.owned_numel);
+    const at::Tensor masters = core.states().masters(unit, group).cpu().contiguous();
+    append(all, masters.const_data_ptr<float>(), masters.numel());
     for (const float* moment : states.moments) {
       if (moment != nullptr) append(all, moment, states.owned_numel);
     }

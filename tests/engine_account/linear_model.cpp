@@ -64,13 +64,14 @@ std::vector<std::vector<float>> owned_masters(const Core& core) {
   for (std::size_t unit = 0; unit < core.units(); ++unit) {
     const FlatLayout& layout = core.unit(unit).layout().groups()[0].layout;
     const auto states = core.states().states(unit, 0);
+    const at::Tensor masters = core.states().masters(unit, 0).contiguous();
     const bool whole = states.owned_numel == layout.padded_numel();
     const std::int64_t begin = whole ? 0 : core.unit(unit).shard_begin(0);
     for (std::size_t i = 0; i < layout.parameter_count(); ++i) {
       const Span& span = layout.parameter_span(i);
       for (std::int64_t at = span.begin(); at < span.end(); ++at) {
         const bool owned = at >= begin && at < begin + states.owned_numel;
-        all[kFirstOf[unit] + i].push_back(owned ? states.master[at - begin]
+        all[kFirstOf[unit] + i].push_back(owned ? masters.const_data_ptr<float>()[at - begin]
                                                 : std::numeric_limits<float>::quiet_NaN());
       }
     }

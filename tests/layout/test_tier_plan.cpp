@@ -144,10 +144,20 @@ TEST(TierPlan, ParametersLeaveWhereTheyAreSharded) {
   EXPECT_EQ(plan(two_units(2), {true, true}, options).parameters, Tier::device);
 }
 
-TEST(TierPlan, AParameterIsItsMasterOnOneTier) {
-  EXPECT_TRUE(is_own_master(DType::fp32, Tier::host, Tier::host));
-  EXPECT_FALSE(is_own_master(DType::fp32, Tier::device, Tier::host));
-  EXPECT_FALSE(is_own_master(DType::bf16, Tier::device, Tier::device));
+TEST(TierPlan, MastersTakeWhatTheirParametersLackOnOneTier) {
+  for (const Tier tier : {Tier::device, Tier::host}) {
+    EXPECT_EQ(master_form(DType::fp32, tier, tier, true), MasterForm::parameter);
+    EXPECT_EQ(master_form(DType::bf16, tier, tier, true), MasterForm::halved);
+    EXPECT_EQ(master_form(DType::bf16, tier, tier, false), MasterForm::whole);
+    EXPECT_EQ(master_form(DType::fp16, tier, tier, true), MasterForm::whole);
+  }
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    EXPECT_EQ(master_form(dtype, Tier::device, Tier::host, true), MasterForm::whole);
+    EXPECT_EQ(master_form(dtype, Tier::host, Tier::device, true), MasterForm::whole);
+  }
+  EXPECT_EQ(stored_bytes(MasterForm::parameter), 0);
+  EXPECT_EQ(stored_bytes(MasterForm::halved), 2);
+  EXPECT_EQ(stored_bytes(MasterForm::whole), 4);
 }
 
 }  // namespace

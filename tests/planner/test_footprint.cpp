@@ -31,10 +31,11 @@ TEST(Footprint, HandCountedBf16AtEveryStage) {
   // Full: (128 + 256) elements; a rank's shard: (64 + 128), 16-bit shards rounded up to 256 bytes.
   const std::int64_t full16 = 256 + 512, shard16 = 256 + 256;
   const std::int64_t full32 = 512 + 1024, shard32 = 256 + 512;
-  const std::vector<Expected> expected{{full16, full16, full32, 2 * full32},
-                                       {full16, full16, shard32, 2 * shard32},
-                                       {full16, shard16, shard32, 2 * shard32},
-                                       {full16, shard16, shard32, 2 * shard32}};
+  // Of a master the 16 bits that its parameter lacks.
+  const std::vector<Expected> expected{{full16, full16, full16, 2 * full32},
+                                       {full16, full16, shard16, 2 * shard32},
+                                       {full16, shard16, shard16, 2 * shard32},
+                                       {full16, shard16, shard16, 2 * shard32}};
   for (int stage = 0; stage < 4; ++stage) {
     SCOPED_TRACE(stage);
     // Both units are under the default persistence threshold, so stage 3 never releases them.
@@ -44,6 +45,25 @@ TEST(Footprint, HandCountedBf16AtEveryStage) {
     EXPECT_EQ(need.bytes(Category::master, Tier::device), expected[stage].master);
     EXPECT_EQ(need.bytes(Category::moments, Tier::device), expected[stage].moments);
   }
+}
+
+TEST(Footprint, MastersAreHalvedWhereTheirParametersAre) {
+  const ModelLayout model = equal_units(8 * 6400, 8, DType::bf16, 1);
+  FootprintOptions options = options_for(3, DType::bf16);
+  options.zero.persistence_numel = 0;
+  const auto masters = [&](Tier tier) {
+    return footprint(model, options).bytes(Category::master, tier);
+  };
+  EXPECT_EQ(masters(Tier::device), 8 * 12800);
+  options.offload.optimizer = Tier::host;
+  EXPECT_EQ(masters(Tier::host), 8 * 25600) << "the parameters are on the device";
+  options.offload.parameters = Tier::host;
+  EXPECT_EQ(masters(Tier::host), 8 * 12800) << "both are on the host";
+  options.offload.optimizer_ratio = 0.25;
+  EXPECT_EQ(masters(Tier::host), 2 * 12800);
+  EXPECT_EQ(masters(Tier::device), 6 * 25600) << "their parameters are on the host";
+  options.zero.halved_masters = false;
+  EXPECT_EQ(masters(Tier::host), 2 * 25600);
 }
 
 TEST(Footprint, ReleasedUnitsHoldShardsAndAPool) {

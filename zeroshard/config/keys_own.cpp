@@ -49,6 +49,10 @@ void add_own_keys(KeyTable& table) {
                     .unknown_keys = UnknownKeys::refused});
   table.add(option("zeroshard.deterministic", ZS_FIELD(zero.deterministic),
                    "our reductions on NCCL, and torch's deterministic algorithms"));
+  table.add(
+      option("zeroshard.halved_masters", ZS_FIELD(zero.halved_masters),
+             "of an fp32 master only the 16 bits that its bf16 parameter lacks, where both lie "
+             "on one tier; same results"));
   table.add(budget(
       "device_budget", &ZeroOptions::device_budget_bytes,
       "what a rank's states may take of the device: units' optimizer states spill to the host"));

@@ -114,7 +114,10 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
       parameter_order_(memory_->device()),
       gradient_order_(memory_->device()),
       scaler_(options_.precision),
-      weak_(std::make_shared<WeakCore>(this)) {
+      weak_(std::make_shared<WeakCore>(this)),
+      full_scopes_(flat_.size()) {
+  // Another optimizer than ours works on whole masters.
+  if (options_.update) options_.zero.halved_masters = false;
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     if (!flat_[i]->has_call_point()) root_ = i;
   }
@@ -201,6 +204,7 @@ void Core::make_updater() {
   UpdaterOptions updater{.parameter_groups = std::vector<std::vector<int>>(flat_.size()),
                          .stage = stage_,
                          .tiers = tiers_,
+                         .halves_masters = options_.zero.halved_masters,
                          .root_unit = root_,
                          .callers = options_.update,
                          .trace = options_.trace};
@@ -308,24 +312,42 @@ void Core::wait_for_unit(std::size_t unit) {
   parameter_order_.before_read();
 }
 
-void Core::gather_full(std::size_t unit) {
+void Core::gather_full(std::size_t unit, bool writes) {
   const auto lock = enter();
+  const at::NoGradGuard no_grad;
   gatherer_->finish_phase();
   gatherer_->hold(unit);
+  // What others write into a released unit lies in another buffer than its shard.
+  const bool keeps = writes && flat_[unit]->resident();
+  if (keeps) states().keep_parameters(unit);
+  full_scopes_[unit].push_back(keeps);
 }
 
 void Core::release_full(std::size_t unit, Written written, int from) {
   const std::lock_guard lock(mutex_);
   const at::NoGradGuard no_grad;
+  const bool keeps = full_scopes_[unit].back();
+  full_scopes_[unit].pop_back();
   if (written != Written::nothing) {
-    for (std::size_t group = 0; from >= 0 && group < flat_[unit]->groups(); ++group) {
-      gathers_->broadcast(flat_[unit]->full_piece(group), from, flat_[unit]->name()).wait();
-    }
-    flat_[unit]->copy_full_to_shard();
-    states().refresh_masters(unit, written);
+    adopt_full(unit, written, from);
+  } else if (keeps) {
+    states().restore_parameters(unit);
   }
+  if (keeps) states().end_keeping(unit);
   gatherer_->unhold(unit);
   gatherer_->trim();
+}
+
+void Core::adopt_full(std::size_t unit, Written written, int from) {
+  FlatUnit& flat = *flat_[unit];
+  for (std::size_t group = 0; from >= 0 && group < flat.groups(); ++group) {
+    gathers_->broadcast(flat.full_piece(group), from, flat.name()).wait();
+  }
+  const bool shard_is_old = !flat.resident() && written == Written::some;
+  if (shard_is_old) states().keep_parameters(unit);
+  flat.copy_full_to_shard();
+  states().refresh_masters(unit, written);
+  if (shard_is_old) states().end_keeping(unit);
 }
 
 void Core::empty_gather_pool() {

@@ -168,7 +168,8 @@ class Core {
 
   // A unit's full parameters, between phases. Collective. The shards and masters take over what was
   // written into them, by all ranks or by rank `from`.
-  void gather_full(std::size_t unit);
+  // `writes`: somebody may write them until then.
+  void gather_full(std::size_t unit, bool writes = false);
   void release_full(std::size_t unit, Written written, int from = -1);
   // Gives back the buffers in which units were gathered, until the next gather. No message.
   void empty_gather_pool();
@@ -208,6 +209,7 @@ class Core {
   }
   void plan_tiers();
   FittedMemory fit_memory() const;
+  void adopt_full(std::size_t unit, Written written, int from);
   void make_gatherer();
   void make_reducer();
   void make_updater();
@@ -270,9 +272,10 @@ class Core {
   bool forward_ran_ = false;  // in this micro-step, on this rank
   bool backward_ran_ = false;
   bool shows_local_ = false;
-  LossState loss_;                // of the backward under way
-  std::int64_t micro_steps_ = 0;  // step() calls since the last boundary
-  std::optional<bool> boundary_;  // what the caller says
+  std::vector<std::vector<bool>> full_scopes_;  // by unit, that are open: old parameters are kept
+  LossState loss_;                              // of the backward under way
+  std::int64_t micro_steps_ = 0;                // step() calls since the last boundary
+  std::optional<bool> boundary_;                // what the caller says
 };
 
 }  // namespace zeroshard

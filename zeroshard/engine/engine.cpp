@@ -103,7 +103,7 @@ void Engine::visit_parameters(const Visitor& visit) {
 
 FullParams::FullParams(Core& core, std::vector<std::size_t> units, Access access)
     : core_(core), units_(std::move(units)), access_(access) {
-  for (; open_ < units_.size(); ++open_) core_.gather_full(units_[open_]);
+  for (; open_ < units_.size(); ++open_) core_.gather_full(units_[open_], access_.writes);
 }
 
 void FullParams::close() {

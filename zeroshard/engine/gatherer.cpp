@@ -125,8 +125,9 @@ void Gatherer::gather(std::size_t unit) {
 
 void Gatherer::refresh(std::size_t unit) {
   Entry& entry = entries_[unit];
-  const bool is_here = entry.unit->resident() || entry.holds > 0;
-  if (!is_here || comm_.world_size() == 1) return;
+  // One rank's resident shard is the whole buffer; a released unit's may lie on the host.
+  const bool stale = entry.unit->resident() ? comm_.world_size() > 1 : entry.holds > 0;
+  if (!stale) return;
   const std::vector<GatherPair> pairs = entry.unit->gather_pairs(/*refresh=*/true);
   if (pairs.empty()) return;  // all frozen
   wait_for_update(unit);

@@ -26,7 +26,7 @@ struct OwnedGroup {
   std::size_t unit = 0;
   std::size_t group = 0;
   const FlatUnit& flat;
-  OptimizerStates::GroupStates states = {};
+  at::Tensor masters = {};
   bool sharded = false;
 };
 
@@ -41,8 +41,7 @@ void append_segments(const OwnedGroup& owned, const std::vector<int>& ids, int r
                    .parameter_group = segment.hyper_parameters,
                    .span = segment.span,
                    .parameters = parameters_in(flat, segment.span),
-                   .master = tensor_over(owned.states.master + offset, segment.span.size(),
-                                         DType::fp32, owned.states.device)});
+                   .master = owned.masters.narrow(0, offset, segment.span.size())});
   }
 }
 
@@ -61,7 +60,7 @@ std::vector<MasterSegment> master_segments_of(const std::vector<FlatUnit*>& unit
       for (const std::size_t parameter : groups[group].parameters) {
         ids.push_back(group_ids[unit][parameter]);
       }
-      const OwnedGroup owned{unit, group, *units[unit], states.states(unit, group), sharded};
+      const OwnedGroup owned{unit, group, *units[unit], states.masters(unit, group), sharded};
       const int first = sharded ? units[unit]->rank() : 0;
       const int last = sharded ? first : groups[group].layout.world_size() - 1;
       for (int rank = first; rank <= last; ++rank) append_segments(owned, ids, rank, all);

@@ -4,8 +4,6 @@
 #include <map>
 #include <utility>
 
-#include <ATen/ops/where.h>
-
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/engine/tensors.h"
@@ -29,53 +27,38 @@ void refuse_more_moments(const OptimizerOptions& options, std::size_t has) {
                     .remedy = "give the optimizer and its momentum when the engine is made"});
 }
 
-// Piece by piece, so that what is computed on the way stays small.
-void take_changed(const at::Tensor& masters, const at::Tensor& parameters) {
-  constexpr std::int64_t kPiece = 1 << 20;
-  for (std::int64_t begin = 0; begin < masters.numel(); begin += kPiece) {
-    const std::int64_t count = std::min(kPiece, masters.numel() - begin);
-    const at::Tensor master = masters.narrow(0, begin, count);
-    const at::Tensor parameter = parameters.narrow(0, begin, count).to(master.device());
-    const at::Tensor same = master.to(parameter.scalar_type()).eq(parameter);
-    master.copy_(at::where(same, master, parameter.to(at::kFloat)));
-  }
-}
-
 }  // namespace
 
 OptimizerStates::OptimizerStates(const std::vector<FlatUnit*>& units,
-                                 std::vector<std::vector<int>> group_ids, int moments,
-                                 const Stage& stage, const TierPlan& tiers, StateMemory& memory)
-    : sharded_(stage.optimizer_states == Placement::sharded), memory_(memory) {
+                                 std::vector<std::vector<int>> group_ids, const Plan& plan,
+                                 StateMemory& memory)
+    : sharded_(plan.stage.optimizer_states == Placement::sharded), memory_(memory) {
   for (std::size_t i = 0; i < units.size(); ++i) {
     Unit& unit = units_.emplace_back(Unit{.flat = units[i],
-                                          .tier = tiers.optimizer(i),
+                                          .tier = plan.tiers.optimizer(i),
                                           .groups = std::vector<Group>(units[i]->groups()),
                                           .group_ids = std::move(group_ids[i]),
                                           .steps = {}});
     unit.steps.assign(units[i]->parameters().size(), 0);
     for (std::size_t group = 0; group < unit.groups.size(); ++group) {
-      make_group(unit, group, moments);
+      make_group(unit, group, plan);
     }
   }
 }
 
-void OptimizerStates::make_group(Unit& unit, std::size_t group, int moments) {
+void OptimizerStates::make_group(Unit& unit, std::size_t group, const Plan& plan) {
   const FlatGroup& flat = unit.flat->layout().groups()[group];
   Group& made = unit.groups[group];
-  made.trainable = flat.trainable;
   if (!flat.trainable) return;
   const std::int64_t owned = sharded_ ? flat.layout.shard_numel() : flat.layout.padded_numel();
-  const std::int64_t bytes = owned * bytes_of(DType::fp32);
-  for (int i = 0; i < moments; ++i) {
-    made.moments.push_back(memory_.allocate(Category::moments, unit.tier, bytes));
+  for (int i = 0; i < plan.moments; ++i) {
+    made.moments.push_back(
+        memory_.allocate(Category::moments, unit.tier, owned * bytes_of(DType::fp32)));
     tensor_over(made.moments.back().data(), owned, DType::fp32, device_of(unit.tier)).zero_();
   }
-  // In fp32 a parameter is its own master, where both lie on one tier.
-  if (flat.dtype == DType::fp32 && unit.tier == unit.flat->options().tier) return;
-  made.master = memory_.allocate(Category::master, unit.tier, bytes);
-  tensor_over(made.master.data(), owned, DType::fp32, device_of(unit.tier))
-      .copy_(parameters_of(unit, group));
+  const MasterForm form =
+      master_form(flat.dtype, unit.flat->options().tier, unit.tier, plan.halves_masters);
+  made.masters.emplace(form, unit.tier, parameters_of(unit, group), memory_);
 }
 
 void* OptimizerStates::owned_parameters(const Unit& unit, std::size_t group) const {
@@ -88,25 +71,66 @@ at::Tensor OptimizerStates::parameters_of(const Unit& unit, std::size_t group) c
   return tensor_over(owned_parameters(unit, group), owned, flat.dtype, unit.flat->shard_device());
 }
 
-void OptimizerStates::refresh_masters(std::size_t unit, Written written) {
+// `change` is given each trained group's masters, and the parameters that belong to them.
+template <typename Change>
+void OptimizerStates::change_masters(std::size_t unit, const Change& change) {
   Unit& of = units_[unit];
   for (std::size_t group = 0; group < of.groups.size(); ++group) {
-    if (!of.groups[group].master || written == Written::nothing) continue;
-    const GroupStates to = states(unit, group);
-    const at::Tensor master = tensor_over(to.master, to.owned_numel, DType::fp32, to.device);
-    const at::Tensor parameters = parameters_of(of, group);
-    written == Written::all ? void(master.copy_(parameters)) : take_changed(master, parameters);
+    if (of.groups[group].masters) change(*of.groups[group].masters, parameters_of(of, group));
   }
 }
 
+void OptimizerStates::refresh_masters(std::size_t unit, Written written) {
+  if (written == Written::nothing) return;
+  change_masters(unit, [&](GroupMasters& masters, const at::Tensor& parameters) {
+    written == Written::all ? masters.take_all(parameters) : masters.take_changed(parameters);
+  });
+}
+
+void OptimizerStates::keep_parameters(std::size_t unit) {
+  change_masters(unit, [](GroupMasters& masters, const at::Tensor& parameters) {
+    masters.keep_parameters(parameters);
+  });
+}
+
+void OptimizerStates::restore_parameters(std::size_t unit) {
+  change_masters(unit, [](GroupMasters& masters, const at::Tensor& parameters) {
+    masters.restore_parameters(parameters);
+  });
+}
+
+void OptimizerStates::end_keeping(std::size_t unit) {
+  change_masters(unit, [](GroupMasters& masters, const at::Tensor&) { masters.end_keeping(); });
+}
+
 void OptimizerStates::write_parameters(std::size_t unit) {
+  change_masters(unit, [](GroupMasters& masters, const at::Tensor& parameters) {
+    masters.write_parameters(parameters);
+  });
+}
+
+at::Tensor OptimizerStates::masters(std::size_t unit, std::size_t group) const {
+  return masters(unit, group, 0, states(unit, group).owned_numel);
+}
+
+at::Tensor OptimizerStates::masters(std::size_t unit, std::size_t group, std::int64_t begin,
+                                    std::int64_t count) const {
   const Unit& of = units_[unit];
-  for (std::size_t group = 0; group < of.groups.size(); ++group) {
-    if (!of.groups[group].master) continue;
-    const GroupStates from = states(unit, group);
-    parameters_of(of, group).copy_(
-        tensor_over(from.master, from.owned_numel, DType::fp32, from.device));
-  }
+  return of.groups[group].masters->values(parameters_of(of, group), begin, count);
+}
+
+std::int64_t OptimizerStates::write_masters(std::size_t unit, std::size_t group, std::int64_t begin,
+                                            const at::Tensor& values) {
+  Unit& of = units_[unit];
+  return of.groups[group].masters->write(parameters_of(of, group), begin, values);
+}
+
+bool OptimizerStates::halves_some() const {
+  return std::ranges::any_of(units_, [](const Unit& unit) {
+    return std::ranges::any_of(unit.groups, [](const Group& group) {
+      return group.masters && group.masters->form() == MasterForm::halved;
+    });
+  });
 }
 
 OptimizerStates::GroupStates OptimizerStates::states(std::size_t unit, std::size_t group) const {
@@ -116,8 +140,6 @@ OptimizerStates::GroupStates OptimizerStates::states(std::size_t unit, std::size
   GroupStates states;
   states.device = device_of(of.tier);
   states.owned_numel = sharded_ ? layout.shard_numel() : layout.padded_numel();
-  states.master =
-      static_cast<float*>(made.master ? made.master.data() : owned_parameters(of, group));
   for (std::size_t i = 0; i < made.moments.size(); ++i) {
     states.moments[i] = floats_at(made.moments[i], 0);
   }
@@ -139,7 +161,8 @@ std::vector<SegmentUpdate> OptimizerStates::next_update(std::size_t unit,
   }
   std::vector<SegmentUpdate> all;
   for (std::size_t group = 0; group < of.groups.size(); ++group) {
-    if (!of.groups[group].trainable) continue;
+    if (!of.groups[group].masters) continue;
+    of.groups[group].masters->note_update();
     std::vector<int> group_ids;
     for (const std::size_t parameter : of.flat->layout().groups()[group].parameters) {
       group_ids.push_back(ids[parameter]);
@@ -168,13 +191,12 @@ std::vector<Segment> OptimizerStates::segments(const Unit& unit, std::size_t gro
 // is zero and stays so.
 void OptimizerStates::append_segment(const GroupUpdate& of, const Segment& segment,
                                      std::vector<SegmentUpdate>& all) const {
-  const FlatGroup& flat = of.unit.flat->layout().groups()[of.group];
   const Group& made = of.unit.groups[of.group];
   const auto parameter = static_cast<std::size_t>(segment.hyper_parameters);
   const OptimizerOptions& options =
       of.settings.parameter_groups[static_cast<std::size_t>(of.unit.group_ids[parameter])];
   refuse_more_moments(options, made.moments.size());
-  void* const parameters = owned_parameters(of.unit, of.group);
+  const at::Tensor parameters = parameters_of(of.unit, of.group);
   const std::int64_t origin = sharded_ ? of.unit.flat->shard_begin(of.group) : 0;
   for (const GradientGroup::ReducedPiece& piece : of.gradient.reduced(segment.span)) {
     const std::int64_t at = segment.span.begin() - origin + piece.offset;
@@ -184,13 +206,7 @@ void OptimizerStates::append_segment(const GroupUpdate& of, const Segment& segme
     for (std::size_t i = 0; i < made.moments.size(); ++i) {
       span.moments[i] = floats_at(made.moments[i], at);
     }
-    if (made.master) {
-      span.master = floats_at(made.master, at);
-      span.parameter = element_at(parameters, at, flat.dtype);
-      span.parameter_dtype = flat.dtype;
-    } else {
-      span.master = static_cast<float*>(parameters) + at;
-    }
+    made.masters->point(span, parameters, at);
     all.push_back({&options, span, {of.settings.gradient_factor, of.unit.steps[parameter]}});
   }
 }

@@ -4,9 +4,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "zeroshard/engine/flat_unit.h"
+#include "zeroshard/engine/group_masters.h"
 #include "zeroshard/engine/reducer.h"
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/layout/segment.h"
@@ -29,9 +31,15 @@ enum class Written { nothing, some, all };
 
 class OptimizerStates {
  public:
+  struct Plan {
+    int moments = 0;  // per parameter
+    Stage stage;
+    TierPlan tiers = {};
+    bool halves_masters = true;  // where they can be
+  };
   // `group_ids`: for each unit, each parameter's parameter group.
   OptimizerStates(const std::vector<FlatUnit*>& units, std::vector<std::vector<int>> group_ids,
-                  int moments, const Stage& stage, const TierPlan& tiers, StateMemory& memory);
+                  const Plan& plan, StateMemory& memory);
 
   // The update of what the rank owns of the unit, which counts as done from here on. `present`, by
   // parameter: whether any rank had a gradient; those without are left alone, as PyTorch does. It
@@ -40,22 +48,33 @@ class OptimizerStates {
                                          const std::vector<bool>& present,
                                          const UpdateSettings& settings);
 
-  // Masters take the parameters' values again, after somebody has written those. The unit's full
-  // buffer is there.
+  // Masters take the parameters' values again, after somebody has written those.
   void refresh_masters(std::size_t unit, Written written);
+  // Somebody may write parameters until end_keeping(): what group_masters.h says of it.
+  void keep_parameters(std::size_t unit);
+  void restore_parameters(std::size_t unit);
+  void end_keeping(std::size_t unit);
 
   // Parameters take the masters' values, after somebody has written those.
   void write_parameters(std::size_t unit);
 
-  // One group's states, for checkpoints and tests: fp32 and owned_numel long. The master of an fp32
-  // group is the parameter itself.
+  // One group's states, for checkpoints and tests: owned_numel elements, in fp32.
   struct GroupStates {
-    float* master = nullptr;
     std::array<float*, 2> moments = {};
     std::int64_t owned_numel = 0;
     Device device = kCpu;  // where all of them lie
   };
   GroupStates states(std::size_t unit, std::size_t group) const;
+  // The masters of a trained group, of all that the rank owns or of a part of it. The tensor is the
+  // memory itself, or a copy where masters are in halves: who writes calls write_masters().
+  at::Tensor masters(std::size_t unit, std::size_t group) const;
+  at::Tensor masters(std::size_t unit, std::size_t group, std::int64_t begin,
+                     std::int64_t count) const;
+  // Masters from the rank's element `begin` on become `values`. Those of bf16 parameters are
+  // settled; returns how many had to move for that. Parameters follow by write_parameters().
+  std::int64_t write_masters(std::size_t unit, std::size_t group, std::int64_t begin,
+                             const at::Tensor& values);
+  bool halves_some() const;
   std::int64_t steps(std::size_t unit, std::size_t parameter) const {
     return units_[unit].steps[parameter];
   }
@@ -68,8 +87,7 @@ class OptimizerStates {
 
  private:
   struct Group {
-    bool trainable = false;
-    StateBuffer master = {};
+    std::optional<GroupMasters> masters = {};  // of one that is trained
     std::vector<StateBuffer> moments = {};
   };
   struct Unit {
@@ -80,9 +98,11 @@ class OptimizerStates {
     std::vector<std::int64_t> steps = {};  // by parameter: updates it has had
   };
 
-  void make_group(Unit& unit, std::size_t group, int moments);
+  void make_group(Unit& unit, std::size_t group, const Plan& plan);
   void* owned_parameters(const Unit& unit, std::size_t group) const;
   at::Tensor parameters_of(const Unit& unit, std::size_t group) const;
+  template <typename Change>
+  void change_masters(std::size_t unit, const Change& change);
   Device device_of(Tier tier) const { return tier == Tier::device ? memory_.device() : kCpu; }
   std::vector<Segment> segments(const Unit& unit, std::size_t group,
                                 const std::vector<int>& ids) const;

@@ -20,6 +20,8 @@ struct ZeroOptions {
   bool ignore_unused_parameters = true;  // else a step with one that has no gradient is an error
 
   bool deterministic = false;
+  // A bf16 parameter is the upper half of its master where both lie on one tier.
+  bool halved_masters = true;
   std::optional<std::int64_t> device_budget_bytes;
   std::optional<std::int64_t> host_budget_bytes;
   std::optional<bool> speculative_update;  // unset: the engine decides

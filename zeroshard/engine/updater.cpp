@@ -6,6 +6,7 @@
 
 #include "zeroshard/layout/norm_blocks.h"
 #include "zeroshard/numeric/arrays.h"
+#include "zeroshard/numeric/masters.h"
 #include "zeroshard/optim/sum_of_squares.h"
 #include "zeroshard/optim/update.h"
 
@@ -18,8 +19,13 @@ Updater::Updater(std::vector<FlatUnit*> units, UpdaterOptions options, const Par
       device_(parts.memory.device()),
       pool_(parts.pool),
       norm_(device_) {
-  states_ = std::make_unique<OptimizerStates>(units_, options_.parameter_groups, options_.moments,
-                                              options_.stage, options_.tiers, of_.memory);
+  states_ = std::make_unique<OptimizerStates>(
+      units_, options_.parameter_groups,
+      OptimizerStates::Plan{.moments = options_.moments,
+                            .stage = options_.stage,
+                            .tiers = options_.tiers,
+                            .halves_masters = options_.halves_masters},
+      of_.memory);
   if (options_.callers) {
     master_segments_ =
         master_segments_of(units_, options_.parameter_groups, *states_, options_.stage);
@@ -38,6 +44,7 @@ void Updater::prepare_device() {
   load_array_kernels(device_);
   load_norm_kernels(device_);
   if (!options_.callers) load_update_kernels(device_);
+  if (states_->halves_some()) load_master_kernels(device_);
   std::vector<std::int64_t> counts;
   for (const NormSpan& span : norm_spans_on_device()) counts.push_back(span.count);
   norm_scratch_ = of_.memory.allocate(Category::buffers, Tier::device, norm_scratch_bytes(counts));
@@ -200,7 +207,7 @@ void Updater::adopt_masters(std::size_t unit) {
 }
 
 void Updater::send_values(std::size_t unit) {
-  if (sends_values()) of_.gatherer.refresh(unit);
+  if (sends_values() || units_[unit]->options().tier == Tier::host) of_.gatherer.refresh(unit);
 }
 
 }  // namespace zeroshard

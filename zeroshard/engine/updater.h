@@ -30,6 +30,7 @@ struct UpdaterOptions {
   int moments = 0;                                      // per parameter
   Stage stage;
   TierPlan tiers = {};
+  bool halves_masters = true;                 // where they can be
   std::optional<std::size_t> root_unit = {};  // whose values are needed first
   // An optimizer that is not ours; see EngineOptions.
   std::function<void(const std::vector<at::Tensor>& gradients)> callers = {};

@@ -55,9 +55,28 @@ struct TierPlan {
   Tier shard(bool resident) const { return resident ? Tier::device : parameters; }
 };
 
-// In fp32 a parameter is its own master where both lie on one tier.
-constexpr bool is_own_master(DType dtype, Tier parameters, Tier states) {
-  return dtype == DType::fp32 && parameters == states;
+// In which form a rank has the masters of a flat group.
+enum class MasterForm {
+  parameter,  // the fp32 parameters themselves, where both lie on one tier
+  halved,     // the 16 bits that bf16 parameters lack, where both lie on one tier
+  whole,      // in fp32
+};
+
+// `halves`: masters may be in halves.
+constexpr MasterForm master_form(DType dtype, Tier parameters, Tier states, bool halves) {
+  if (parameters != states) return MasterForm::whole;
+  if (dtype == DType::fp32) return MasterForm::parameter;
+  return dtype == DType::bf16 && halves ? MasterForm::halved : MasterForm::whole;
+}
+
+// Per element, beside the parameter.
+constexpr std::int64_t stored_bytes(MasterForm form) {
+  switch (form) {
+    case MasterForm::parameter: return 0;
+    case MasterForm::halved: return 2;
+    case MasterForm::whole: break;
+  }
+  return 4;
 }
 
 // Whether each rank adds its micro-steps up in a local gradient on the device. A host unit needs

@@ -98,9 +98,9 @@ class Accountant {
                                    ? layout.shard_numel()
                                    : layout.padded_numel();
     const std::int64_t in_fp32 = buffer_bytes(owned, DType::fp32);
-    if (!is_own_master(group.dtype, tiers_.shard(resident_[unit]), tier)) {
-      add(Category::master, tier, in_fp32);
-    }
+    const MasterForm form =
+        master_form(group.dtype, tiers_.shard(resident_[unit]), tier, options_.zero.halved_masters);
+    add(Category::master, tier, buffer_bytes(owned * stored_bytes(form), DType::uint8));
     add(Category::moments, tier, in_fp32 * options_.moments_per_parameter);
     add_gradients(layout, tier, owned);
   }

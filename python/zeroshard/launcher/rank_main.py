@@ -5,6 +5,7 @@ prints its traceback. The others fail because of it, which they say in a line, o
 """
 from __future__ import annotations
 
+import atexit
 import builtins
 import fcntl
 import io
@@ -103,6 +104,18 @@ def run_module(name: str) -> None:
     runpy._run_module_as_main(name)
 
 
+def end_failed() -> None:
+    """What Python does at its end is done. What C++ does after it is not: destructors of process groups may find threads that
+    still wait for other ranks, and would end this process in words of their own."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # nobody reads it any more, or the program has closed it
+            pass
+    os._exit(1)
+
+
 def main() -> None:
     hook = sys.excepthook = FirstErrorHook(page_from_environment())
     # Whole lines at once, whatever PYTHONUNBUFFERED says: pieces would mix with other ranks' lines.
@@ -117,6 +130,9 @@ def main() -> None:
     except SystemExit as ending:
         hook.exits(ending.code)
         raise
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        end_failed()
 
 
 if __name__ == "__main__":
