@@ -306,6 +306,7 @@ void bind_engine_core(py::module_& module) {
            [](EngineCore& engine, std::size_t unit) { return engine.core().unit(unit).resident(); })
       .def("without_gradient", [](EngineCore& engine) { return engine.core().without_gradient(); });
   bind_engine_states(type);
+  bind_engine_offload(type);
 }
 
 }  // namespace zeroshard::python

@@ -23,6 +23,7 @@ from zeroshard.gather_by_hand import release_all_of
 from zeroshard.hooks import ModelHooks, step_waits
 from zeroshard.leaf_modules import apply_zero_leaf_module_config
 from zeroshard.map_tensors import map_tensors
+from zeroshard.offloaded_states import OffloadedStates
 from zeroshard.optimizer import HookedModule, ShardSteps, ZeroOptimizer, kernel_of
 from zeroshard.parameter_groups import group_of_parameter
 from zeroshard.provisional_home import ProvisionalHome
@@ -37,7 +38,7 @@ logger = logging.getLogger("zeroshard")
 
 if TYPE_CHECKING:  # what the decorators of Engine give it, for those who read types
 
-    class _Calls(BatchSizes, Checkpoints, EngineFacts, EngineGradients, nn.Module): ...
+    class _Calls(BatchSizes, Checkpoints, EngineFacts, EngineGradients, OffloadedStates, nn.Module): ...
 
 else:
     _Calls = nn.Module
@@ -47,6 +48,7 @@ else:
 @has_calls_of("_checkpoints", Checkpoints, also=("_zero3_consolidated_16bit_state_dict", "_consolidated_16bit_state_dict"))
 @has_calls_of("_facts", EngineFacts)
 @has_calls_of("_gradients", EngineGradients, also=("_backward_epilogue",))
+@has_calls_of("_offloaded", OffloadedStates)
 class Engine(_Calls):
     """Made by zeroshard.initialize(). Unknown attributes are the module's.
 
@@ -175,6 +177,7 @@ class Engine(_Calls):
             self.module, self.core, self.basic_optimizer, self._micro_steps, self._batch, parsed.shards_gradients, self._report
         )
         self._checkpoints = Checkpoints(self)
+        self._offloaded = OffloadedStates(self)
         self._hooks = ModelHooks(self, self.units)
         refuse_released_state_dict(self)
         self.module.ds_external_parameters = no_external_parameters
@@ -281,6 +284,7 @@ class Engine(_Calls):
         """Gives all memory and hooks back. The module goes on as it is, at stage 3 in shards."""
         if self._destroyed:
             return
+        self.reload_states()
         self._destroyed = True
         self.unshown_gradients.stop()
         release_all_of(self)

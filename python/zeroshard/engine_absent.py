@@ -5,9 +5,6 @@ _TIMERS = "the config's wall_clock_breakdown"
 _MASTERS = "safe_get_local_fp32_param(parameter), safe_get_full_fp32_param and their setters of zeroshard.deepspeed.utils"
 _GRADIENTS = "safe_get_full_grad(parameter) of zeroshard.deepspeed.utils, between backward and step"
 
-# These are to come, and are no part of what is refused for good.
-NOT_YET = frozenset(("offload_states", "reload_states"))
-
 NEAREST = {
     "_config": "engine.config, which is the dictionary, and engine.train_batch_size(), zero_optimization_stage() and their like",
     "buffered_allreduce_fallback": "engine.backward(loss), which reduces them",
@@ -33,16 +30,7 @@ NEAREST_OF_OPTIMIZER = {
 }
 
 
-def _is_not_there_yet(owner: str, name: str) -> str:
-    return (
-        f"[deepspeed] {owner}.{name} is not there yet; leave the call out: states stay where the configuration puts them, "
-        "and offload_optimizer keeps them off the device at all times"
-    )
-
-
 def no_such_optimizer_attribute(name: str) -> str:
-    if name in NOT_YET:
-        return _is_not_there_yet("optimizer", name)
     if name in NEAREST_OF_OPTIMIZER:
         return f"[deepspeed] optimizer.{name} is not part of ZeroShard; nearest thing: {NEAREST_OF_OPTIMIZER[name]}"
     return f"the engine's optimizer has no '{name}'; the one inside it is engine.basic_optimizer"
@@ -50,8 +38,6 @@ def no_such_optimizer_attribute(name: str) -> str:
 
 def no_such_attribute(name: str, model: str) -> str:
     """Neither the engine nor the model has it."""
-    if name in NOT_YET:
-        return _is_not_there_yet("engine", name)
     if name in NEAREST:
         return f"[deepspeed] engine.{name} is not part of ZeroShard; nearest thing: {NEAREST[name]}"
     return f"neither the engine nor its module ({model}) has '{name}'"

@@ -176,6 +176,12 @@ class ZeroOptimizer(HookedModule, torch.optim.Optimizer):
     def defaults(self) -> dict[str, Any]:
         return self.optimizer.defaults
 
+    def offload_states(self, *args: Any, **keywords: Any) -> None:
+        self._engine.offload_states(*args, **keywords)
+
+    def reload_states(self, non_blocking: bool = False) -> None:
+        self._engine.reload_states(non_blocking)
+
     def show_states(self, kernel: str | None) -> None:
         """The engine's, in the optimizer inside, where one of our kernels keeps them; else it has its own."""
         if kernel is not None:

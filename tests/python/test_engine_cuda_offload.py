@@ -52,3 +52,47 @@ def test_many_steps_of_a_larger_model():
         return {"losses": torch.stack(losses)}
 
     assert_same_bits(train(OPTIMIZER_AWAY), train({}))
+
+
+@pytest.mark.parametrize("non_blocking", (False, True))
+@pytest.mark.parametrize("stage", (1, 3))
+def test_states_that_leave_give_their_memory_to_other_processes(stage, non_blocking):
+    def train(moves):
+        with computing_on("cuda"):
+            engine = start(parts(width=2048, depth=8), settings(stage, bf16={"enabled": True}))
+        losses = []
+        for step, value in enumerate(inputs(8, "bf16", width=2048)):
+            loss = engine(value)
+            engine.backward(loss)
+            engine.step()
+            losses.append(loss.detach())
+            if moves and step % 2 == 1:
+                engine.finish()
+                torch.cuda.empty_cache()
+                held = sum(engine.memory().values())
+                free = torch.cuda.mem_get_info()[0]
+                engine.offload_states(non_blocking=non_blocking)
+                engine.offload_states(["lp_params"])  # waits for the move under way
+                assert torch.cuda.mem_get_info()[0] - free > 0.9 * held - (64 << 20), (held, free)
+                engine.reload_states(non_blocking)
+        engine.destroy()
+        return {"losses": torch.stack(losses)}
+
+    assert_same_bits(train(True), train(False))
+
+
+def test_halved_masters_give_the_bits_of_whole_ones():
+    def train(halved):
+        with computing_on("cuda"):
+            engine = start(parts(width=512, depth=6), settings(2, bf16={"enabled": True}, zeroshard={"halved_masters": halved}))
+        for value in inputs(20, "bf16", width=512):
+            engine.backward(engine(value))
+            engine.step()
+        engine.finish()
+        held = engine.memory()
+        found = {name: value.cpu().clone() for name, value in engine.core.rank_tensors().items()}
+        engine.destroy()
+        assert (held["master"] * 3 < held["moments"]) == halved, held
+        return found
+
+    assert_same_bits(train(True), train(False))

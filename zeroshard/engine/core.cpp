@@ -115,6 +115,7 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
       gradient_order_(memory_->device()),
       scaler_(options_.precision),
       weak_(std::make_shared<WeakCore>(this)),
+      offloaded_(*memory_),
       full_scopes_(flat_.size()) {
   // Another optimizer than ours works on whole masters.
   if (options_.update) options_.zero.halved_masters = false;
@@ -232,6 +233,7 @@ void Core::make_updater() {
 
 Core::~Core() {
   weak_->end();
+  if (updater_) bring_back_parameters();
   // A gather that has failed is no reason to free what a reduction still reads.
   if (gatherer_) gatherer_->settle();
   if (reducer_) reducer_->settle();
@@ -239,6 +241,7 @@ Core::~Core() {
 
 std::unique_lock<std::mutex> Core::enter() {
   std::unique_lock lock(mutex_);
+  offloaded_.finish_move();
   if (kept_error_) std::rethrow_exception(std::exchange(kept_error_, nullptr));
   return lock;
 }
@@ -250,6 +253,7 @@ void Core::keep_error(std::exception_ptr error) noexcept {
 
 void Core::before_forward(std::size_t unit, bool trains) {
   const auto lock = enter();
+  offloaded_.require({Category::parameters}, "a forward");
   drop_broken_backward();
   flat_[unit]->check_intact(trains);
   if (backward_->under_way()) {
@@ -315,6 +319,8 @@ void Core::wait_for_unit(std::size_t unit) {
 void Core::gather_full(std::size_t unit, bool writes) {
   const auto lock = enter();
   const at::NoGradGuard no_grad;
+  offloaded_.require({Category::parameters}, "a scope of full parameters");
+  if (writes) offloaded_.require({Category::master}, "a scope in which parameters are written");
   gatherer_->finish_phase();
   gatherer_->hold(unit);
   // What others write into a released unit lies in another buffer than its shard.
@@ -357,6 +363,7 @@ void Core::empty_gather_pool() {
 
 void Core::adopt_masters(std::optional<std::size_t> only) {
   const auto lock = enter();
+  offloaded_.require({Category::parameters, Category::master}, "a change of masters");
   const at::NoGradGuard no_grad;
   gatherer_->finish_phase();
   gatherer_->wait_for_all();
@@ -368,6 +375,7 @@ void Core::adopt_masters(std::optional<std::size_t> only) {
 
 void Core::finish_reductions() {
   const auto lock = enter();
+  offloaded_.require({Category::gradients}, "reading gradients");
   reducer_->wait_for_own_spans();
 }
 

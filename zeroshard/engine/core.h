@@ -29,6 +29,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,11 +38,12 @@
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/comm/ledger.h"
 #include "zeroshard/engine/backward_pass.h"
+#include "zeroshard/engine/engine_options.h"
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gatherer.h"
 #include "zeroshard/engine/gradient_hooks.h"
 #include "zeroshard/engine/loss_division.h"
-#include "zeroshard/engine/options.h"
+#include "zeroshard/engine/offloaded_states.h"
 #include "zeroshard/engine/reducer.h"
 #include "zeroshard/engine/shown_gradients.h"
 #include "zeroshard/engine/slot_ring.h"
@@ -56,43 +58,6 @@
 #include "zeroshard/precision/options.h"
 
 namespace zeroshard {
-
-struct EngineOptions;
-
-// Decides by the whole model and the machine's memory which states are on the host. It is called on
-// every rank once the units are made, and before anything else is allocated. `held_on_host`: what
-// the units' parameters take there. It throws where the plan does not fit.
-using FitMemory = std::function<FittedMemory(const EngineOptions& options, const ModelLayout& model,
-                                             std::int64_t held_on_host, Communicator& comm)>;
-
-struct EngineOptions {
-  ZeroOptions zero = {};
-  OffloadOptions offload = {};
-  FitMemory fit_memory = {};
-  PrecisionOptions precision = {};
-  std::int64_t accumulation_steps = 1;
-  // A parameter is in the group that `parameter_group_of` gives for its name; without it in the
-  // first. Learning rates may change between steps.
-  std::vector<OptimizerOptions> parameter_groups = {AdamOptions{}};
-  std::function<int(const std::string& parameter)> parameter_group_of = {};
-  Device device = kCpu;
-  int threads = 0;         // of the optimizer; 0: one per usable CPU
-  Trace* trace = nullptr;  // of what happens when, if any; it outlives the engine
-  // Instead of our kernels: updates the masters of core.master_segments() from their gradients,
-  // unscaled and clipped (undefined where no rank had one). It has no moments of ours.
-  std::function<void(const std::vector<at::Tensor>& gradients)> update = {};
-  // A released parameter has no elements, rather than a shape and no memory. It is then safe to
-  // copy, print and count, which matters where others do so: in Python.
-  bool empties_released = false;
-  // Parameters stay of the type they are: whoever made them has chosen, as PEFT does for adapters.
-  bool keeps_dtypes = false;
-  // Where a rank has all gradients, `.grad` shows them: G from the backward that ends the step to
-  // step(), where it is replicated, and the local sums while show_local() is on. G is then gathered
-  // when backward ends, rather than in step().
-  bool shows_gradients = false;
-  // Called when a backward has ended, whoever called it, without a lock of the core's.
-  std::function<void(bool shown)> after_backward = {};
-};
 
 struct StepResult {
   bool boundary = false;       // else gradients were only accumulated
@@ -180,6 +145,14 @@ class Core {
   // Every rank writes what it holds; masters follow. No message.
   void fill_parameters(const ParameterFiller& fill);
 
+  // States leave the device for a while, as between the phases of a script, and come back.
+  using OffloadRequest = OffloadedStates::Request;
+  void offload_states(const OffloadRequest& request);
+  void reload_states(bool blocks = true);
+  const std::set<Category>& offloaded() const { return offloaded_.states(); }
+  // Throws StateError where parameters are away; a reload under way is waited for.
+  void check_parameters_here();
+
   std::size_t units() const { return flat_.size(); }
   const std::shared_ptr<WeakCore>& weak() const { return weak_; }
   const FlatUnit& unit(std::size_t index) const { return *flat_[index]; }
@@ -204,6 +177,8 @@ class Core {
   friend class GradientHook;
 
   OptimizerStates& finished_states() const {
+    offloaded_.require({Category::parameters, Category::master, Category::moments},
+                       "reading states");
     gatherer_->wait_for_updates();
     return updater_->states();
   }
@@ -214,6 +189,11 @@ class Core {
   void make_reducer();
   void make_updater();
   std::unique_lock<std::mutex> enter();
+  void refuse_move() const;
+  void end_everything();
+  std::vector<StateBuffer*> memory_of(Category category);
+  void settle_reload(const std::set<Category>& states);
+  void bring_back_parameters() noexcept;
   void capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient);
 
   bool stage_keeps_local() const { return stage_.gradients_accumulating == Placement::partial; }
@@ -266,6 +246,7 @@ class Core {
   LossScaler scaler_;
   std::shared_ptr<WeakCore> weak_;
   std::vector<GradientHandle> hooks_;
+  mutable OffloadedStates offloaded_;
 
   std::mutex mutex_;
   std::exception_ptr kept_error_;

@@ -87,6 +87,7 @@ void Core::refuse_unscaled() const {
 }
 
 void Core::begin_backward(LossState loss) {
+  offloaded_.require({Category::parameters, Category::gradients, Category::buffers}, "a backward");
   if (root_) flat_[*root_]->check_intact();  // nobody calls it, so it is looked at here
   take_back_shown();
   gatherer_->finish_phase();
@@ -211,6 +212,8 @@ void Core::show_local(bool on) {
 void Core::reduce_gradients() {
   const auto lock = enter();
   const at::NoGradGuard no_grad;
+  offloaded_.require({Category::parameters, Category::gradients, Category::buffers},
+                     "a reduction of gradients");
   drop_broken_backward();
   if (backward_->under_way()) throw StateError({.what = "gradients are reduced inside a backward"});
   if (std::exchange(backward_ran_, true) && reducer_->reduces()) return;

@@ -15,6 +15,9 @@ namespace zeroshard {
 StepResult Core::step() {
   const auto lock = enter();
   const at::NoGradGuard no_grad;
+  offloaded_.require({Category::parameters, Category::gradients, Category::master,
+                      Category::moments, Category::buffers},
+                     "step()");
   drop_broken_backward();
   if (backward_->under_way()) throw StateError({.what = "step() was called inside a backward"});
   take_back_shown();

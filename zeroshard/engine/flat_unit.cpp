@@ -159,9 +159,12 @@ void FlatUnit::point_at(Group& group, void* data) const {
       c10::DataPtr(data, to_torch(device_)));
 }
 
-// Only the leaf's own metadata: views of it, and the shapes that autograd has noted, are others'.
 void FlatUnit::show_shapes(bool shown) {
-  if (!options_.empties_released) return;
+  if (options_.empties_released) set_shapes(shown);
+}
+
+// Only the leaf's own metadata: views of it, and the shapes that autograd has noted, are others'.
+void FlatUnit::set_shapes(bool shown) {
   if (accumulators_.empty()) {
     for (const NamedParameter& parameter : parameters_) {
       if (!parameter.trained()) continue;
@@ -215,6 +218,29 @@ void FlatUnit::release() {
   move_to(state_, ParameterState::sharded, name());
   for (std::size_t i = 0; i < groups_.size(); ++i) point_at(groups_[i], released_data(i));
   show_shapes(false);
+}
+
+void FlatUnit::leave_device() {
+  if (!resident()) return;  // released already
+  set_shapes(false);
+  if (device_ == kCpu && !released_) {
+    released_ = std::make_unique<ReleasedRange>(name(), gathered_bytes());
+  }
+  for (std::size_t i = 0; i < groups_.size(); ++i) point_at(groups_[i], released_data(i));
+}
+
+void FlatUnit::return_to_device() {
+  if (!resident()) return;
+  for (Group& group : groups_) point_at(group, group.owned.data());
+  released_.reset();
+  set_shapes(true);
+}
+
+std::vector<StateBuffer*> FlatUnit::owned_states() {
+  std::vector<StateBuffer*> all;
+  if (options_.tier != Tier::device) return all;
+  for (Group& group : groups_) all.push_back(&group.owned);
+  return all;
 }
 
 void FlatUnit::copy_full_to_shard() {

@@ -79,7 +79,8 @@ class FlatUnit {
 
   // The rank's span of a group, which is a part of the full buffer where the unit is resident.
   void* shard(std::size_t group) const;
-  Device shard_device() const { return options_.tier == Tier::device ? device_ : kCpu; }
+  // Where it lies just now.
+  Device shard_device() const { return groups_.empty() ? device_ : groups_.front().owned.device(); }
   Piece shard_piece(std::size_t group) const;
   std::int64_t shard_begin(std::size_t group) const {
     return layout_.groups()[group].layout.shard(options_.rank).begin();
@@ -103,6 +104,13 @@ class FlatUnit {
   // those that an update has changed.
   std::vector<GatherPair> gather_pairs(bool refresh = false) const;
   std::int64_t gathered_bytes() const { return layout_.totals().gathered_bytes; }
+
+  // What the rank holds of the unit leaves the device for a while, and comes back: the caller moves
+  // its memory (owned_states(), of a unit that belongs on the device). In between parameters have
+  // no elements.
+  void leave_device();
+  void return_to_device();
+  std::vector<StateBuffer*> owned_states();
 
   // Writes what the rank holds of the unit, and nothing else.
   void fill(const ParameterFiller& fill);
@@ -130,6 +138,7 @@ class FlatUnit {
   void make_views(const FlatGroup& group, const at::Tensor& flat);
   void point_at(Group& group, void* data) const;
   void show_shapes(bool shown);
+  void set_shapes(bool shown);
   void* released_data(std::size_t group) const;
 
   UnitLayout layout_;

@@ -93,6 +93,10 @@ void Gatherer::unhold(std::size_t unit) {
   if (--entry.holds == 0) release(unit);
 }
 
+bool Gatherer::holds_any() const {
+  return std::ranges::any_of(entries_, [](const Entry& entry) { return entry.holds > 0; });
+}
+
 void Gatherer::finish_phase() { run(schedule_.finish(), kNone); }
 
 void Gatherer::drop_holds() {

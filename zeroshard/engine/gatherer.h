@@ -74,6 +74,9 @@ class Gatherer {
   // After an exception: whatever is held is let go.
   void drop_holds();
 
+  // Whether somebody uses a unit just now.
+  bool holds_any() const;
+
   // After an update: the shard's new values to the other ranks, for units that are resident, or
   // that somebody holds in full, which all ranks do then.
   void refresh(std::size_t unit);

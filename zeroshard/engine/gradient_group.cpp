@@ -237,6 +237,12 @@ void GradientGroup::hold(std::size_t parameter, const at::Tensor& gradient) {
   written_[parameter] = true;
 }
 
+std::vector<StateBuffer*> GradientGroup::memory() {
+  if (counted_bytes_ > 0) settle();
+  if (on_host()) return {&local_};
+  return {&local_, &reduced_, &promoted_g_};
+}
+
 void GradientGroup::note_held_use() const {
   for (const at::Tensor& gradient : held_) {
     if (gradient.defined()) record_use_here(gradient);

@@ -126,6 +126,10 @@ class GradientGroup {
   // then on: whoever adds up in one step does so in the next.
   void settle();
 
+  // The memory of local gradient and G that belongs on the device, for moves between tiers. Held
+  // gradients are settled first.
+  std::vector<StateBuffer*> memory();
+
   // Held gradients were made on other streams than the one that has read them: their memory must
   // not be given to others before that stream has come so far.
   void note_held_use() const;

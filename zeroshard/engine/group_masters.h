@@ -20,6 +20,7 @@ class GroupMasters {
   GroupMasters(MasterForm form, Tier tier, const at::Tensor& parameters, StateMemory& memory);
 
   MasterForm form() const { return form_; }
+  StateBuffer& memory() { return memory_; }
 
   // In fp32: the memory itself, or a copy where masters are in halves.
   at::Tensor values(const at::Tensor& parameters, std::int64_t begin, std::int64_t count) const;

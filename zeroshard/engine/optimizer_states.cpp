@@ -133,6 +133,19 @@ bool OptimizerStates::halves_some() const {
   });
 }
 
+std::vector<StateBuffer*> OptimizerStates::memory_of(Category category) {
+  std::vector<StateBuffer*> all;
+  for (Unit& unit : units_) {
+    if (unit.tier != Tier::device) continue;
+    for (Group& group : unit.groups) {
+      if (category == Category::master && group.masters) all.push_back(&group.masters->memory());
+      if (category != Category::moments) continue;
+      for (StateBuffer& moment : group.moments) all.push_back(&moment);
+    }
+  }
+  return all;
+}
+
 OptimizerStates::GroupStates OptimizerStates::states(std::size_t unit, std::size_t group) const {
   const Unit& of = units_[unit];
   const Group& made = of.groups[group];

@@ -75,6 +75,9 @@ class OptimizerStates {
   std::int64_t write_masters(std::size_t unit, std::size_t group, std::int64_t begin,
                              const at::Tensor& values);
   bool halves_some() const;
+  // The memory of all masters, or of all moments, that belong on the device: for moves between
+  // tiers.
+  std::vector<StateBuffer*> memory_of(Category category);
   std::int64_t steps(std::size_t unit, std::size_t parameter) const {
     return units_[unit].steps[parameter];
   }

@@ -43,7 +43,10 @@ Reducer::Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& opti
   }
   const ReductionPlan plan = plan_buckets(options);
   make_buckets(plan, options.root_unit);
-  if (plan_.packs()) make_slots(plan);
+  if (!plan_.packs()) return;
+  ring_ = plan.ring;
+  root_slot_bytes_ = plan.root_slot_bytes;
+  make_buffers();
 }
 
 ReductionPlan Reducer::plan_buckets(const ReducerOptions& options) const {
@@ -71,10 +74,25 @@ void Reducer::make_buckets(const ReductionPlan& plan, std::optional<std::size_t>
   }
 }
 
-void Reducer::make_slots(const ReductionPlan& plan) {
-  slot_bytes_ = plan.ring.slot_bytes;
-  for (int i = 0; i < plan.ring.slots; ++i) slots_.push_back(make_slot(slot_bytes_));
-  if (plan.root_slot_bytes > 0) root_slot_ = make_slot(plan.root_slot_bytes);
+void Reducer::make_buffers() {
+  for (int i = 0; i < ring_.slots; ++i) slots_.push_back(make_slot(ring_.slot_bytes));
+  if (root_slot_bytes_ > 0) root_slot_ = make_slot(root_slot_bytes_);
+}
+
+void Reducer::drop_buffers() {
+  for (BucketState& bucket : buckets_) bucket.slot = nullptr;
+  slots_.clear();
+  root_slot_.reset();
+}
+
+std::vector<StateBuffer*> Reducer::memory() {
+  std::vector<StateBuffer*> all;
+  for (UnitGradients& unit : units_) {
+    for (GradientGroup& group : unit.groups) {
+      for (StateBuffer* const memory : group.memory()) all.push_back(memory);
+    }
+  }
+  return all;
 }
 
 std::unique_ptr<Reducer::Slot> Reducer::make_slot(std::int64_t bytes) {
@@ -178,7 +196,7 @@ Reducer::Slot& Reducer::ring_slot() {
     if (buckets_[*slot->bucket].launched && older) oldest = slot.get();
   }
   if (oldest != nullptr) return *oldest;
-  slots_.push_back(make_slot(slot_bytes_));
+  slots_.push_back(make_slot(ring_.slot_bytes));
   return *slots_.back();
 }
 

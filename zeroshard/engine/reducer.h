@@ -68,6 +68,12 @@ class Reducer {
   // The optimizer has read G.
   void end_step();
 
+  // The memory of all gradients, for moves between tiers. Nothing may be under way.
+  std::vector<StateBuffer*> memory();
+  // Buckets give their buffers up, and get new ones.
+  void drop_buffers();
+  void make_buffers();
+
   struct UnitGradients {
     std::vector<GradientGroup> groups = {};
     std::vector<std::optional<std::size_t>> group_of = {};  // by flat group: in `groups`
@@ -99,7 +105,6 @@ class Reducer {
 
   ReductionPlan plan_buckets(const ReducerOptions& options) const;
   void make_buckets(const ReductionPlan& plan, std::optional<std::size_t> root_unit);
-  void make_slots(const ReductionPlan& plan);
   Slot& ring_slot();
   std::unique_ptr<Slot> make_slot(std::int64_t bytes);
   void* written_memory(UnitGradients& unit, std::size_t group);
@@ -130,7 +135,8 @@ class Reducer {
   std::vector<BucketState> buckets_;
   std::vector<std::unique_ptr<Slot>> slots_;  // buckets take them in turn
   std::unique_ptr<Slot> root_slot_;
-  std::int64_t slot_bytes_ = 0;
+  Ring ring_ = {};                    // of the slots
+  std::int64_t root_slot_bytes_ = 0;  // of the root unit's
   std::size_t next_bucket_ = 0;
   bool reduces_ = false;
   bool ends_step_ = false;

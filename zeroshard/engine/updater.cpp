@@ -201,6 +201,19 @@ void Updater::update_by_caller(const ByUnit& present, float factor) {
   for (std::size_t i = 0; i < units_.size(); ++i) adopt_masters(i);
 }
 
+void Updater::drop_buffers() {
+  if (values_down_) values_down_->drop_buffers();
+}
+
+void Updater::point_master_segments(bool here) {
+  for (const MasterSegment& segment : master_segments_) {
+    void* const data =
+        here ? states_->masters(segment.unit, segment.group).mutable_data_ptr() : nullptr;
+    segment.master.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+        c10::DataPtr(data, segment.master.device()));
+  }
+}
+
 void Updater::adopt_masters(std::size_t unit) {
   states_->write_parameters(unit);
   send_values(unit);

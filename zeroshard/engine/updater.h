@@ -64,6 +64,11 @@ class Updater {
   // Parameters take the values of their masters, which somebody has written.
   void adopt_masters(std::size_t unit);
 
+  // Buffers of the device through which values pass; they are made again when they are used.
+  void drop_buffers();
+  // Masters are elsewhere now: the caller's tensors over them follow, or are over nothing.
+  void point_master_segments(bool here);
+
   OptimizerStates& states() { return *states_; }
   const OptimizerStates& states() const { return *states_; }
   // What an optimizer that is not ours works on; empty where ours does.

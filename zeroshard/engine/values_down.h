@@ -18,6 +18,8 @@ class ValuesDown {
   // One unit's segments, in the order of the device's current stream. The handle's end comes behind
   // the last copy down.
   Handle update(const std::vector<SegmentUpdate>& segments);
+  // They are made again when they are used.
+  void drop_buffers() { ring_.drop(); }
 
  private:
   void update(const SegmentUpdate& segment);

@@ -86,6 +86,11 @@ TierBuffer HostTier::allocate(std::int64_t bytes) {
           reserved_->pinned};
 }
 
+TierBuffer HostTier::allocate_apart(std::int64_t bytes, bool pin_it) {
+  if (bytes == 0) return {Buffer::over(kCpu, nullptr, 0), pin_it};
+  return map_alone(bytes, [&](HostMapping& mapping) { return pin_it && pin(mapping); });
+}
+
 TierBuffer HostTier::map_alone(std::int64_t bytes, const PinMapping& pin_it) {
   refuse_too_much(bytes);
   const auto mapping = std::make_shared<HostMapping>(bytes, threads());

@@ -30,6 +30,10 @@ class HostTier final : public TierMemory {
   // where the host has not that much memory, before anything is mapped.
   void reserve(std::int64_t bytes);
   TierBuffer allocate(std::int64_t bytes) override;
+  // Beside the arena: a mapping of its own, pinned or not as is said.
+  TierBuffer allocate_apart(std::int64_t bytes, bool pin);
+  // Throws StorageError where the host has not that much memory.
+  void refuse_too_much(std::int64_t bytes) const;
   // A mapping of its own that is pinned whatever the options say, if that can be done: for rings,
   // which are small and serve memory that is not.
   TierBuffer allocate_ring(std::int64_t bytes);
@@ -43,7 +47,6 @@ class HostTier final : public TierMemory {
     bool pinned = false;
   };
 
-  void refuse_too_much(std::int64_t bytes) const;
   // Whether copies may go straight from and to the mapping.
   bool pin(HostMapping& mapping);
   void report_unpinned(std::int64_t bytes, const std::string& why_not);

@@ -131,14 +131,28 @@ TierMemory& StateMemory::at(Tier tier) {
                       .remedy = "offload to \"cpu\""});
 }
 
-StateBuffer StateMemory::allocate(Category category, Tier tier, std::int64_t bytes) {
+template <typename Allocate>
+StateBuffer StateMemory::allocate_with(Category category, Tier tier, std::int64_t bytes,
+                                       const Allocate& allocate) {
   const std::int64_t rounded = checked_round_up(bytes, kBufferAlignmentBytes);
-  TierMemory& memory = at(tier);
   try {
-    return {memory.allocate(rounded), category, tier, ledger_};
+    return {allocate(rounded), category, tier, ledger_};
   } catch (const StorageError& error) {
     throw with_ledger(error, {category, tier, rounded}, *ledger_);
   }
+}
+
+StateBuffer StateMemory::allocate(Category category, Tier tier, std::int64_t bytes) {
+  TierMemory& memory = at(tier);
+  return allocate_with(category, tier, bytes,
+                       [&](std::int64_t rounded) { return memory.allocate(rounded); });
+}
+
+StateBuffer StateMemory::allocate_apart(Category category, Tier tier, std::int64_t bytes,
+                                        bool pin) {
+  if (tier != Tier::host) return allocate(category, tier, bytes);
+  return allocate_with(category, tier, bytes,
+                       [&](std::int64_t rounded) { return host_.allocate_apart(rounded, pin); });
 }
 
 StateBuffer StateMemory::allocate_ring(std::int64_t bytes) {

@@ -61,6 +61,7 @@ class StateBuffer {
   std::int64_t bytes() const { return buffer_.bytes(); }
   Device device() const { return buffer_.device(); }
   Tier tier() const { return tier_; }
+  Category category() const { return category_; }
   // Host memory that the device copies from and to without the CPU's help. With the CPU as device
   // it is what the options ask for, so that both ways of copying are tested there.
   bool pinned() const { return pinned_; }
@@ -95,6 +96,10 @@ class StateMemory {
   // The bytes are rounded up to whole buffers (256 bytes), as the planner counts. The memory is not
   // initialised. Throws StorageError, which says what is held where it was asked for.
   StateBuffer allocate(Category category, Tier tier, std::int64_t bytes);
+  // The same beside the host tier's arena, pinned or not as is said: for what comes unplanned.
+  StateBuffer allocate_apart(Category category, Tier tier, std::int64_t bytes, bool pin);
+  // Throws StorageError where the host has not that much memory.
+  void check_host_room(std::int64_t bytes) const { host_.refuse_too_much(bytes); }
   // Host memory for a ring of staging slots: pinned where it can be, whatever the states are.
   StateBuffer allocate_ring(std::int64_t bytes);
   // Gives device memory that no state holds back to the driver, for other processes.
@@ -102,6 +107,9 @@ class StateMemory {
   MemoryLedger& ledger() const { return *ledger_; }
 
  private:
+  template <typename Allocate>
+  StateBuffer allocate_with(Category category, Tier tier, std::int64_t bytes,
+                            const Allocate& allocate);
   TierMemory& at(Tier tier);
 
   const Device device_;

@@ -17,5 +17,5 @@ __getattr__, __dir__ = lazy(__name__, {
         "estimate_zero2_model_states_mem_needs", "estimate_zero2_model_states_mem_needs_all_cold",
         "estimate_zero2_model_states_mem_needs_all_live", "estimate_zero3_model_states_mem_needs",
         "estimate_zero3_model_states_mem_needs_all_cold", "estimate_zero3_model_states_mem_needs_all_live")},
-}, ("config", "generation", "leaf_module_config", "linear", "memory_estimators", "offload_config", "partition_parameters",
+}, ("config", "generation", "leaf_module_config", "linear", "memory_estimators", "offload_config", "offload_states", "partition_parameters",
     "stage3", "stage_1_and_2", "utils"))
