@@ -19,9 +19,11 @@
 #include <fmt/core.h>
 
 #include "zeroshard/base/thread_pool.h"
+#include "zeroshard/numeric/convert.h"
 #include "zeroshard/numeric/float_environment.h"
 #include "zeroshard/numeric/masters.h"
 #include "zeroshard/optim/kernels.h"
+#include "zeroshard/optim/undo.h"
 #include "zeroshard/optim/update.h"
 #include "zeroshard/tier/host_mapping.h"
 
@@ -160,6 +162,31 @@ void moved_bytes(const Gradients& gradients, States& s, ThreadPool& pool) {
   });
 }
 
+// What a step before the norm is known does: an update that could be taken back, and later the
+// parameters.
+class RevocableStep {
+ public:
+  RevocableStep(std::int64_t numel, ThreadPool& pool)
+      : memory_(zeroshard::undo_layout(numel, 3).bytes, at::kByte),
+        undo_(zeroshard::UndoRecord::over(memory_.tensor.data_ptr(), numel, 3)),
+        pool_(pool) {}
+
+  void operator()(const Gradients& gradients, States& s) const {
+    const zeroshard::UpdateSpan span = span_of(gradients, s, {});
+    const zeroshard::StepScalars scalars{.step = ++s.step};
+    undo_.begin();
+    zeroshard::update_revocably(kOptions, span, scalars, undo_.at(0), pool_);
+    zeroshard::update_left_out(kOptions, span, scalars, undo_.at(0), pool_);
+    zeroshard::convert({span.parameter, DType::bf16}, {span.master, DType::fp32}, span.count,
+                       pool_);
+  }
+
+ private:
+  Array memory_;
+  zeroshard::UndoRecord undo_;
+  ThreadPool& pool_;
+};
+
 struct Contender {
   std::string name;
   double bytes;  // moved per parameter, as the program asks for them
@@ -267,6 +294,9 @@ std::vector<Contender> contenders_of(const Gradients& gradients, const States& s
   }
   field.add("ours, bf16 G and parameter, through the caches", 28, true, true,
             [&](States& s) { cached_step(gradients, s, pool); });
+  const auto revocable = std::make_shared<RevocableStep>(start.master.tensor.numel(), pool);
+  field.add("ours, bf16 G and parameter, recorded, then the parameter", 35, true, true,
+            [&gradients, revocable](States& s) { (*revocable)(gradients, s); });
   field.add("these bytes moved, nothing computed", 28, true, false,
             [&](States& s) { moved_bytes(gradients, s, pool); });
   return std::move(field.all);

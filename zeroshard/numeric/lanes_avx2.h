@@ -37,6 +37,19 @@ struct Avx2Lanes {
     put_bits(to, narrowed(reinterpret_cast<__m256i>(bits)));
   }
 
+  static void store_byte(std::int8_t* to, Bits bits) {
+    const __m128i halves = narrowed(reinterpret_cast<__m256i>(bits & 0xFFU));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(halves, halves));
+  }
+  static Bits load_byte(const std::int8_t* from) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    return reinterpret_cast<Bits>(_mm256_cvtepi8_epi32(bytes));
+  }
+  static bool any(Bits bits) {
+    const auto all = reinterpret_cast<__m256i>(bits);
+    return _mm256_testz_si256(all, all) == 0;
+  }
+
   static void stream_line(std::uint16_t* to, const std::uint16_t* line) {
     for (int half = 0; half < 2; ++half) {
       _mm256_stream_si256(reinterpret_cast<__m256i*>(to) + half,

@@ -39,6 +39,19 @@ struct Avx512Lanes {
     put_bits(to, _mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(bits)));
   }
 
+  static void store_byte(std::int8_t* to, Bits bits) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                     _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(bits)));
+  }
+  static Bits load_byte(const std::int8_t* from) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return reinterpret_cast<Bits>(_mm512_cvtepi8_epi32(bytes));
+  }
+  static bool any(Bits bits) {
+    const auto all = reinterpret_cast<__m512i>(bits);
+    return _mm512_test_epi32_mask(all, all) != 0;
+  }
+
   static void stream_line(std::uint16_t* to, const std::uint16_t* line) {
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to),
                         _mm512_load_si512(reinterpret_cast<const __m512i*>(line)));

@@ -46,6 +46,14 @@ struct ScalarLanes {
     *to = static_cast<std::uint16_t>(bits);
   }
 
+  // The last eight bits of each lane; and read with their sign, as numbers of 32 bits.
+  static void store_byte(std::int8_t* to, Bits bits) { *to = static_cast<std::int8_t>(bits); }
+  static Bits load_byte(const std::int8_t* from) {
+    return static_cast<Bits>(static_cast<std::int32_t>(*from));
+  }
+  // Whether some lane is not zero.
+  static bool any(Bits bits) { return bits != 0; }
+
   // A cache line of 16-bit elements, written past the caches where the CPU can. Other threads see
   // it after end_streaming().
   static void stream_line(std::uint16_t* to, const std::uint16_t* line) {

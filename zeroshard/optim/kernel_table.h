@@ -3,6 +3,7 @@
 
 #include "zeroshard/optim/kernels.h"
 #include "zeroshard/optim/loops.h"
+#include "zeroshard/optim/undo_loops.h"
 
 namespace zeroshard::kernels {
 
@@ -23,7 +24,16 @@ struct TableOf {
               Update<Lanes, Coefficients, kFp16, kFp16>::run}},
             {Update<Lanes, Coefficients, kFp32, kBf16, true>::run,
              Update<Lanes, Coefficients, kBf16, kBf16, true>::run,
-             Update<Lanes, Coefficients, kFp16, kBf16, true>::run}};
+             Update<Lanes, Coefficients, kFp16, kBf16, true>::run},
+            {{UndoLoops<Lanes, Coefficients, kFp32>::template record<false>,
+              UndoLoops<Lanes, Coefficients, kFp32>::template record<true>},
+             {UndoLoops<Lanes, Coefficients, kBf16>::template record<false>,
+              UndoLoops<Lanes, Coefficients, kBf16>::template record<true>},
+             {UndoLoops<Lanes, Coefficients, kFp16>::template record<false>,
+              UndoLoops<Lanes, Coefficients, kFp16>::template record<true>}},
+            {UndoLoops<Lanes, Coefficients, kFp32>::revoke,
+             UndoLoops<Lanes, Coefficients, kBf16>::revoke,
+             UndoLoops<Lanes, Coefficients, kFp16>::revoke}};
   }
 
   static constexpr Kernels all() {

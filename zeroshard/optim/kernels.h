@@ -7,20 +7,9 @@
 #include "zeroshard/base/dtype.h"
 #include "zeroshard/numeric/transfers.h"
 #include "zeroshard/optim/coefficients.h"
+#include "zeroshard/optim/update_pointers.h"
 
 namespace zeroshard {
-
-// Where a span's states lie. `parameter` is written only by kernels that have a 16-bit one. Those
-// of halved masters have `master_low` in place of `master`, and read `parameter` too.
-struct UpdatePointers {
-  const void* gradient;
-  float* master;
-  std::uint16_t* master_low;
-  float* moments[2];
-  void* parameter;
-  // The parameter begins at a cache line and goes past the caches; ignored where it is read too.
-  bool streams_parameter;
-};
 
 // [gradient's dtype][parameter's dtype]; fp32 as the latter: the master is the parameter. Halved
 // masters have bf16 parameters.
@@ -29,6 +18,12 @@ struct UpdateTable {
   using Update = void (*)(const Coefficients&, const UpdatePointers&, std::int64_t count);
   Update run[kFloatDtypes][kFloatDtypes];
   Update run_halved[kFloatDtypes];
+  // Of updates that can be taken back (undo.h): elements `begin` to `end` of a span. [gradient's
+  // dtype][whether the master is a bf16 parameter's].
+  using Undoable = void (*)(const Coefficients&, const UpdatePointers&, const UndoPointers&,
+                            std::int64_t begin, std::int64_t end);
+  Undoable record[kFloatDtypes][2];
+  Undoable revoke[kFloatDtypes];
 };
 
 struct Kernels {
