@@ -149,6 +149,7 @@ SettledConfig settled_at(const Subject& subject, std::int64_t parameters, int st
 PlannedStage plan_stage(const ModelLayout& model, FootprintOptions options) {
   const BudgetFit fit = judge_budgets(model, options);
   options.first_host_unit = fit.first_host_unit;
+  options.undo_limit_bytes = fit.undo_limit_bytes;
   PlannedStage planned{.stage = options.zero.stage,
                        .footprint = footprint(model, options),
                        .sent_bytes = bytes_sent_per_step(model, options),

@@ -135,7 +135,8 @@ at::Tensor EngineCore::scale(const at::Tensor& loss) {
   return core().scale(loss);
 }
 
-py::dict EngineCore::step(const py::list& parameter_groups, bool waits) {
+// As Python's dictionaries are just now.
+void EngineCore::take_parameter_groups(const py::list& parameter_groups) {
   const std::size_t known = core().parameter_groups().size();
   if (!options_.update && parameter_groups.size() != known) {
     throw StateError({.what = "the optimizer has other parameter groups than at initialize()",
@@ -146,6 +147,10 @@ py::dict EngineCore::step(const py::list& parameter_groups, bool waits) {
     core().parameter_groups().at(i) =
         optimizer_options(optimizer_kind_, py::dict(parameter_groups[i]));
   }
+}
+
+py::dict EngineCore::step(const py::list& parameter_groups, bool waits) {
+  take_parameter_groups(parameter_groups);
   StepResult result;
   {
     const py::gil_scoped_release others_run;
@@ -276,6 +281,7 @@ void bind_engine_core(py::module_& module) {
              const py::gil_scoped_release others_run;
              engine.core().show_local(on);
            })
+      .def("take_parameter_groups", &EngineCore::take_parameter_groups)
       .def("step", &EngineCore::step, py::arg("parameter_groups"), py::arg("waits"))
       .def("finish_step", &EngineCore::finish_step)
       .def("enter_full", &EngineCore::enter_full, py::arg("units"), py::arg("writes") = false)

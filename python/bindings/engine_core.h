@@ -43,6 +43,7 @@ class EngineCore {
   at::Tensor scale(const at::Tensor& loss);
   // `waits`: until all parameters are the new ones, whoever reads them. Without, reads on the
   // current stream are, and look-ups in guarded dictionaries wait for what other ranks send.
+  void take_parameter_groups(const py::list& parameter_groups);
   py::dict step(const py::list& parameter_groups, bool waits);
   // Waits for all that a step has left under way.
   void finish_step();

@@ -208,6 +208,14 @@ void set_steps(EngineCore& engine, const std::vector<std::vector<std::int64_t>>&
   }
 }
 
+// Of units, those whose update has begun before the norm was known and was taken over by a step,
+// and those that were taken back. None where no update may begin early.
+py::object early_updates(EngineCore& engine) {
+  const SpeculativeUpdates* const early = engine.core().speculation();
+  if (early == nullptr) return py::none();
+  return py::make_tuple(early->updated(), early->taken_back());
+}
+
 py::dict scaler_state(EngineCore& engine) {
   const LossScalerState& state = engine.core().scaler().state();
   py::dict all;
@@ -275,6 +283,7 @@ void bind_engine_states(py::class_<EngineCore>& type) {
              return engine.core().states().steps(unit, parameter);
            })
       .def("set_steps", &set_steps)
+      .def("early_updates", &early_updates)
       .def("scaler_state", &scaler_state)
       .def("restore_scaler", &restore_scaler)
       .def("adopt_masters", &adopt_masters, py::arg("unit") = py::none())

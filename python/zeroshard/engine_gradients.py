@@ -75,12 +75,15 @@ class EngineGradients:
         self._module, self._core, self._optimizer = module, core, optimizer
         self._micro_steps, self._batch, self._report = micro_steps, batch, report
         self._shards_gradients = shards_gradients
+        self._updates_early = core.early_updates() is not None
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True) -> torch.Tensor:
         """Scales, differentiates, reduces. Returns the loss, divided by the micro-steps of a step."""
         refuse_without_optimizer(self._optimizer)
         self._refuse_unfit_loss(loss, "backward")
         self._report.note_loss(loss)
+        if self._updates_early:  # a scheduler may have changed them since the last step
+            self._core.take_parameter_groups(self._optimizer.param_groups)
         with self._report.timed("backward"):
             self._core.backward(loss, scale_wrt_gas, retain_graph)
         return loss.detach() / self._batch.gradient_accumulation_steps() if scale_wrt_gas else loss.detach()

@@ -16,6 +16,12 @@ RunPlan offloaded(RunPlan plan, double ratio, bool parameters) {
   return plan;
 }
 
+// Updates begin before the norm is known.
+RunPlan early(RunPlan plan) {
+  plan.options.zero.speculative_update = true;
+  return plan;
+}
+
 class Offload : public testing::TestWithParam<std::tuple<int, int, DType>> {};
 
 TEST_P(Offload, EqualsResident) {
@@ -26,6 +32,7 @@ TEST_P(Offload, EqualsResident) {
     for (const double ratio : {1.0, 0.4}) {
       SCOPED_TRACE(testing::Message() << "a = " << micro_steps << ", ratio " << ratio);
       EXPECT_EQ(difference(expected, train(offloaded(plan, ratio, false))), "");
+      EXPECT_EQ(difference(expected, train(early(offloaded(plan, ratio, false)))), "") << "early";
       if (stage < 3) continue;
       EXPECT_EQ(difference(expected, train(offloaded(plan, ratio, true))), "");
     }
@@ -38,7 +45,9 @@ TEST_P(Offload, EqualsResidentWithClippingAndOtherDtypes) {
   plan.options.precision.gradient_clipping = 0.05;
   plan.options.precision.grad_accum_dtype = DType::fp32;
   plan.options.precision.communication_data_type = DType::bf16;
-  EXPECT_EQ(difference(train(plan), train(offloaded(plan, 1.0, stage == 3))), "");
+  const Trace expected = train(plan);
+  EXPECT_EQ(difference(expected, train(offloaded(plan, 1.0, stage == 3))), "");
+  EXPECT_EQ(difference(expected, train(early(offloaded(plan, 1.0, false)))), "") << "early";
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Offload,
@@ -52,30 +61,35 @@ TEST(OffloadAtRandom, EqualsResident) {
     const RunPlan resident = with_random_placement(numbers, random);
     const double ratio = std::uniform_real_distribution<double>(0.0, 1.0)(random);
     const RunPlan away = offloaded(resident, ratio, resident.options.zero.stage == 3 && i % 2 == 0);
-    EXPECT_EQ(difference(train(resident), train(away)), "")
-        << describe(resident) << ", ratio " << ratio;
+    const Trace expected = train(resident);
+    EXPECT_EQ(difference(expected, train(away)), "") << describe(resident) << ", ratio " << ratio;
+    EXPECT_EQ(difference(expected, train(early(away))), "")
+        << describe(resident) << ", early, ratio " << ratio;
   }
 }
 
 // A thousand steps in all. Copies, updates on the host, gathers and reductions begin late at
 // random: what is read before it is there shows.
-class OffloadRaces : public testing::TestWithParam<std::tuple<int, int>> {};
+class OffloadRaces : public testing::TestWithParam<std::tuple<int, int, bool>> {};
 
 TEST_P(OffloadRaces, StallsChangeNoBit) {
-  const auto [stage, ranks] = GetParam();
+  const auto [stage, ranks, begins_early] = GetParam();
   RunPlan plan = small_plan(stage, ranks, DType::bf16);
   plan.steps = 125;
+  plan.options.precision.gradient_clipping = 1.0;  // acts now and then
   const Trace expected = train(plan);
   const std::int64_t before = stalls_so_far();
   const RandomStalls stalls({.seed = static_cast<std::uint64_t>(10 * stage + ranks),
                              .one_in = 8,
                              .at_most = std::chrono::microseconds(300)});
-  EXPECT_EQ(difference(expected, train(offloaded(plan, 0.7, stage == 3))), "");
+  const RunPlan away = offloaded(plan, 0.7, stage == 3 && !begins_early);
+  EXPECT_EQ(difference(expected, train(begins_early ? early(away) : away)), "");
   EXPECT_GT(stalls_so_far(), before + plan.steps);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, OffloadRaces,
-                         testing::Combine(testing::Values(0, 1, 2, 3), testing::Values(1, 2)));
+                         testing::Combine(testing::Values(0, 1, 2, 3), testing::Values(1, 2),
+                                          testing::Bool()));
 
 }  // namespace
 }  // namespace zeroshard::test

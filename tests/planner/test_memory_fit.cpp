@@ -34,17 +34,17 @@ std::string message_of_throw(const Call& call) {
 ModelLayout eight_units() { return equal_units(8 * kMiB, 8, DType::bf16, 1); }
 
 TEST(MemoryFit, WithoutABudgetTheOptionsDecide) {
-  EXPECT_EQ(fit_to_budgets(eight_units(), bf16_at(2)), std::nullopt);
+  EXPECT_EQ(fit_to_budgets(eight_units(), bf16_at(2)).first_host_unit, std::nullopt);
   FootprintOptions options = bf16_at(2);
   options.first_host_unit = 3;
-  EXPECT_EQ(fit_to_budgets(eight_units(), options), 3U);
+  EXPECT_EQ(fit_to_budgets(eight_units(), options).first_host_unit, 3U);
 }
 
 TEST(MemoryFit, ABudgetKeepsAsManyUnitsAsFit) {
   FootprintOptions options = bf16_at(2);
   const auto fit = [&](std::int64_t mebibytes) {
     options.zero.device_budget_bytes = mebibytes * kMiB;
-    return fit_to_budgets(eight_units(), options);
+    return fit_to_budgets(eight_units(), options).first_host_unit;
   };
   EXPECT_EQ(fit(8 * 14), 8U) << "all of it";
   // Beside the states, 16 MiB of parameters and 2 MiB of gradients that pass.
@@ -69,7 +69,7 @@ TEST(MemoryFit, AHostBudgetThatIsTooSmallSaysWhatWouldFit) {
   options.offload.optimizer = Tier::host;
   // 8 x 14 MiB and three staging slots of 2 MiB.
   options.zero.host_budget_bytes = (8 * 14 + 6) * kMiB;
-  EXPECT_EQ(fit_to_budgets(eight_units(), options), std::nullopt);
+  EXPECT_EQ(fit_to_budgets(eight_units(), options).first_host_unit, std::nullopt);
   options.zero.host_budget_bytes = (4 * 14 + 6) * kMiB;
   EXPECT_EQ(message_of_throw<ConfigError>([&] { fit_to_budgets(eight_units(), options); }),
             "[config] zeroshard.host_budget is less than the plan puts on the host: 62.00 MiB, but "
@@ -77,7 +77,8 @@ TEST(MemoryFit, AHostBudgetThatIsTooSmallSaysWhatWouldFit) {
             "118.00 MiB; give at least \"118MiB\", or an offload_optimizer.ratio of 0.5 would fit, "
             "with 66.00 MiB on the device, or take more ranks, each of which then holds less");
   options.offload.optimizer_ratio = 0.5;
-  EXPECT_EQ(fit_to_budgets(eight_units(), options), std::nullopt) << "what was said would fit does";
+  EXPECT_EQ(fit_to_budgets(eight_units(), options).first_host_unit, std::nullopt)
+      << "what was said would fit does";
 }
 
 TEST(MemoryFit, BothBudgetsMustHoldTheModel) {
@@ -89,7 +90,7 @@ TEST(MemoryFit, BothBudgetsMustHoldTheModel) {
   EXPECT_NE(said.find("or a zeroshard.device_budget of \"66MiB\" would fit"), std::string::npos)
       << said;
   options.zero.device_budget_bytes = 66 * kMiB;
-  EXPECT_EQ(fit_to_budgets(eight_units(), options), 4U);
+  EXPECT_EQ(fit_to_budgets(eight_units(), options).first_host_unit, 4U);
 }
 
 TEST(MemoryFit, TheMachineMustHaveRoomForAllItsRanks) {
@@ -165,7 +166,7 @@ TEST_P(RandomBudgets, FitAndAreMonotone) {
     for (int i = 0; i <= 10; ++i) {
       const std::int64_t budget = least + (most - least) * i / 10;
       options.zero.device_budget_bytes = budget;
-      const std::size_t first = fit_to_budgets(model, options).value();
+      const std::size_t first = fit_to_budgets(model, options).first_host_unit.value();
       EXPECT_LE(device_at(first), budget);
       EXPECT_GE(first, previous) << "a larger budget keeps no fewer units";
       if (first < units) {

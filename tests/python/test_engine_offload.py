@@ -40,6 +40,44 @@ def test_offloaded_runs_equal_resident_ones(ranks, stage):
     on_ranks(ranks, offloaded_runs_equal_resident_ones, stage)
 
 
+def early_updates_are_right(stage):
+    """With a schedule, clipping that acts now and then, and calls between backward and step."""
+    def run(early):
+        config = settings(stage, 2, zero=OPTIMIZER_AWAY, **PRECISIONS["bf16"]) | {
+            "gradient_clipping": 1.0, "zeroshard": {"speculative_update": early},
+            "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 3, "total_num_steps": 40}},
+        }
+        engine = start(made(Net, tied=True), config)
+        found = []
+        for step in range(12):
+            for micro in range(2):
+                loss = next_token_loss(engine, tokens_of(step, distributed.rank(), micro))
+                engine.backward(loss)
+                if micro == 1 and step % 4 == 1:
+                    engine.zero_grad()
+                if micro == 1 and step % 4 == 2:
+                    found += [value.clone() for value in engine.core.rank_tensors().values()]
+                engine.step()
+            found.append(loss.detach().clone())
+        found += [value.clone() for value in engine.core.rank_tensors().values()]
+        told = engine.core.early_updates()
+        engine.destroy()
+        return found, told
+
+    expected, nothing = run(False)
+    found, told = run(True)
+    assert nothing is None and len(expected) == len(found)
+    assert all(torch.equal(a, b) for a, b in zip(expected, found))
+    may_begin = stage > 0 or distributed.world_size() == 1
+    assert (sum(told) > 0) == may_begin if told is not None else not may_begin
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+@pytest.mark.parametrize("stage", range(4))
+def test_early_updates_are_right(ranks, stage):
+    on_ranks(ranks, early_updates_are_right, stage)
+
+
 def an_optimizer_of_the_script_s(stage):
     def run(away):
         model = made()

@@ -58,13 +58,8 @@ void add_own_keys(KeyTable& table) {
       "what a rank's states may take of the device: units' optimizer states spill to the host"));
   table.add(budget("host_budget", &ZeroOptions::host_budget_bytes,
                    "what a rank's states may take of the host; a plan that needs more is refused"));
-  Key speculative = option("zeroshard.speculative_update", ZS_FIELD(zero.speculative_update),
-                           "start host updates before the norm is known; null: auto")
-                        .not_yet("updates on the host start when the norm is known");
-  speculative.harmless = [](const Node& node, Coercion coercion) {
-    return ValueType<bool>::parse(node, coercion).value == false;
-  };
-  table.add(std::move(speculative));
+  table.add(option("zeroshard.speculative_update", ZS_FIELD(zero.speculative_update),
+                   "start host updates before the norm is known; same results"));
   Key delayed = option("zeroshard.delayed_update", ZS_FIELD(zero.delayed_update),
                        "update one step late; overlaps fully, changes results")
                     .not_yet("leave it out: every update is then done in its own step");

@@ -117,8 +117,11 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
       weak_(std::make_shared<WeakCore>(this)),
       offloaded_(*memory_),
       full_scopes_(flat_.size()) {
-  // Another optimizer than ours works on whole masters.
-  if (options_.update) options_.zero.halved_masters = false;
+  // Another optimizer than ours works on whole masters, and when it says so.
+  if (options_.update) {
+    options_.zero.halved_masters = false;
+    options_.zero.speculative_update = false;
+  }
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     if (!flat_[i]->has_call_point()) root_ = i;
   }
@@ -157,7 +160,10 @@ void Core::plan_tiers() {
                                   .offload = options_.offload,
                                   .first_host_unit = fit.first_host_unit,
                                   .micro_steps = options_.accumulation_steps,
-                                  .reduced = gradients.reduced});
+                                  .reduced = gradients.reduced,
+                                  .speculates = updates_early(options_.zero),
+                                  .undo_limit_bytes = fit.undo_limit_bytes,
+                                  .moments = moments()});
   // The units' parameters are there already.
   const std::int64_t held = memory_->ledger().total(Tier::host);
   memory_->reserve_host(std::max<std::int64_t>(fit.host_state_bytes - held, 0));
@@ -216,11 +222,7 @@ void Core::make_updater() {
       if (parameter.trained()) hooks_.emplace_back(parameter.tensor, weak_, i, p);
     }
   }
-  for (const OptimizerOptions& group : options_.parameter_groups) {
-    if (!options_.update) {
-      updater.moments = std::max(updater.moments, moments_per_parameter(group));
-    }
-  }
+  updater.moments = moments();
   updater_ = std::make_unique<Updater>(pointers(flat_), std::move(updater),
                                        Updater::Parts{.gatherer = *gatherer_,
                                                       .reducer = *reducer_,
@@ -229,6 +231,18 @@ void Core::make_updater() {
                                                       .gradient_order = gradient_order_,
                                                       .pool = pool_,
                                                       .staging = staging_.get()});
+  if (updater_->speculation() == nullptr) return;
+  reducer_->when_reducing([this](std::size_t unit, std::function<void()> is_there) {
+    updater_->offer_early(unit, std::move(is_there));
+  });
+}
+
+int Core::moments() const {
+  int most = 0;
+  for (const OptimizerOptions& group : options_.parameter_groups) {
+    if (!options_.update) most = std::max(most, moments_per_parameter(group));
+  }
+  return most;
 }
 
 Core::~Core() {
@@ -377,6 +391,7 @@ void Core::finish_reductions() {
   const auto lock = enter();
   offloaded_.require({Category::gradients}, "reading gradients");
   reducer_->wait_for_own_spans();
+  updater_->take_back_speculation();  // whoever reads G may write it
 }
 
 void Core::fill_parameters(const ParameterFiller& fill) {

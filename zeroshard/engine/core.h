@@ -159,6 +159,8 @@ class Core {
   // As after step(): these wait for updates that are under way.
   const OptimizerStates& states() const { return finished_states(); }
   OptimizerStates& states() { return finished_states(); }
+  // Null where no update may begin early.
+  SpeculativeUpdates* speculation() { return updater_->speculation(); }
   // What an update that is not ours works on; empty where ours does.
   const std::vector<MasterSegment>& master_segments() const { return updater_->master_segments(); }
   std::vector<OptimizerOptions>& parameter_groups() { return options_.parameter_groups; }
@@ -180,8 +182,10 @@ class Core {
     offloaded_.require({Category::parameters, Category::master, Category::moments},
                        "reading states");
     gatherer_->wait_for_updates();
+    updater_->take_back_speculation();
     return updater_->states();
   }
+  int moments() const;  // per parameter, of ours
   void plan_tiers();
   FittedMemory fit_memory() const;
   void adopt_full(std::size_t unit, Written written, int from);
@@ -221,6 +225,7 @@ class Core {
   StepFindings own_findings();
   StepAgreement agree();
   void refuse_unused(const StepAgreement& agreed);
+  float plain_factor() const;  // unscaling alone
   void apply(const StepAgreement& agreed, float factor);
 
   EngineOptions options_;

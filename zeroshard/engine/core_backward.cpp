@@ -95,7 +95,9 @@ void Core::begin_backward(LossState loss) {
   if (!std::exchange(forward_ran_, true)) gatherer_->pass_over(PhaseKind::train_forward);
   backward_ran_ = true;
   loss_ = loss;
+  updater_->take_back_speculation();  // what this backward brings changes G
   backward_->begin(reduces_now(), at_boundary());
+  if (at_boundary()) updater_->begin_speculation({options_.parameter_groups, plain_factor()});
 }
 
 // In a backward that is not ours (loss.backward()), the first hook comes here. One that must not go
@@ -163,6 +165,7 @@ void Core::close_backward() {
 
 // What earlier micro-steps have brought is mixed with it: the accumulation begins anew.
 void Core::drop_backward() {
+  updater_->take_back_speculation();
   backward_->drop();
   micro_steps_ = 0;
 }

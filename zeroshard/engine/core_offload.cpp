@@ -76,6 +76,7 @@ void Core::end_everything() {
   gatherer_->finish_phase();
   gatherer_->wait_for_all();
   reducer_->wait_for_own_spans();
+  updater_->take_back_speculation();
   gradient_order_.before_write();
   parameter_order_.before_write();
   parameter_order_.current().synchronize();

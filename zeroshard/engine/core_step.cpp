@@ -35,7 +35,9 @@ StepResult Core::step() {
                         .clip = options_.precision.gradient_clipping};
   const bool skip = should_skip(options_.precision, agreed.norm);
   if (!skip && !options_.zero.ignore_unused_parameters) refuse_unused(agreed);
+  if (skip) updater_->take_back_speculation();
   if (!skip) apply(agreed, gradient_factor(clip));
+  updater_->note_step(!skip && gradient_factor(clip) == plain_factor());
   reducer_->end_step();
   if (agreed.order_changed) adopt_order(gatherer_->schedule(), *reductions_);
   const StepResult result{.boundary = true,
@@ -79,12 +81,15 @@ StepAgreement Core::agree() {
 void Core::refuse_unused(const StepAgreement& agreed) {
   const std::vector<std::string>& unused = updater_->note_without_gradient(agreed.present);
   if (unused.empty()) return;
+  updater_->take_back_speculation();
   reducer_->end_step();
   throw StateError(
       {.what = "there are unused parameters in your model, which got no gradient on any rank",
        .value = fmt::format("{}", fmt::join(unused, ", ")),
        .remedy = "use or freeze them, or set zero_optimization.ignore_unused_parameters to true"});
 }
+
+float Core::plain_factor() const { return gradient_factor({.loss_scale = scaler_.scale()}); }
 
 void Core::apply(const StepAgreement& agreed, float factor) {
   reducer_->make_whole();

@@ -108,6 +108,13 @@ std::shared_ptr<const double> GradientsDown::sum_of_squares(NormSpan values) {
   return sum;
 }
 
+// The worker waits for each copy before it goes on.
+Event GradientsDown::landed() const {
+  Event event;
+  event.record(worker_);
+  return event;
+}
+
 void GradientsDown::finish() {
   worker_.synchronize();
   down_.synchronize();

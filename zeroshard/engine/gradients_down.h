@@ -33,6 +33,8 @@ class GradientsDown {
   // The sum of squares of `values`, which are on the host, once what was sent so far is there. It
   // can be read after finish().
   std::shared_ptr<const double> sum_of_squares(NormSpan values);
+  // When all that was sent so far is there.
+  Event landed() const;
   // Blocks the host until all is there, and throws what went wrong.
   void finish();
 

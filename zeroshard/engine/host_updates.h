@@ -18,6 +18,7 @@
 #include "zeroshard/engine/optimizer_states.h"
 #include "zeroshard/engine/slot_ring.h"
 #include "zeroshard/monitor/trace.h"
+#include "zeroshard/optim/undo.h"
 
 namespace zeroshard {
 
@@ -40,12 +41,18 @@ class HostUpdates {
     Device parameters = kCpu;
     Tier parameter_tier = Tier::device;
     std::string unit = {};
+    // By segment, where masters and moments are new already, but for the blocks that a record says
+    // were left out.
+    std::vector<UndoPointers> updated = {};
   };
   Handle update(Work work);
+  // What updates: work of others that comes between.
+  const Stream& worker() const { return worker_; }
 
  private:
   void run(const Work& work);
   void update_in_place(const SegmentUpdate& segment);
+  void send_masters(const SegmentUpdate& segment, Device parameters);
   void update_through_ring(const SegmentUpdate& segment, Device parameters);
   void send_up(const SegmentUpdate& piece, void* parameter, Device parameters);
 

@@ -163,19 +163,36 @@ std::vector<SegmentUpdate> OptimizerStates::next_update(std::size_t unit,
                                                         const Reducer::UnitGradients& gradients,
                                                         const std::vector<bool>& present,
                                                         const UpdateSettings& settings) {
+  std::vector<SegmentUpdate> all;
+  for (PlacedUpdate& placed : plan_update(unit, gradients, present, settings)) {
+    all.push_back(std::move(placed.update));
+  }
+  count_update(unit, present);
+  return all;
+}
+
+void OptimizerStates::count_update(std::size_t unit, const std::vector<bool>& present) {
   Unit& of = units_[unit];
+  for (std::size_t i = 0; i < of.steps.size(); ++i) of.steps[i] += present[i] ? 1 : 0;
+  for (Group& group : of.groups) {
+    if (group.masters) group.masters->note_update();
+  }
+}
+
+std::vector<OptimizerStates::PlacedUpdate> OptimizerStates::plan_update(
+    std::size_t unit, const Reducer::UnitGradients& gradients, const std::vector<bool>& present,
+    const UpdateSettings& settings) const {
+  const Unit& of = units_[unit];
   // Elements may share a pass where they share hyper-parameters and the number of updates so far.
   std::map<std::pair<int, std::int64_t>, int> known;
   std::vector<int> ids(of.steps.size(), kAbsent);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (!present[i]) continue;
-    ++of.steps[i];
     ids[i] = known.try_emplace({of.group_ids[i], of.steps[i]}, static_cast<int>(i)).first->second;
   }
-  std::vector<SegmentUpdate> all;
+  std::vector<PlacedUpdate> all;
   for (std::size_t group = 0; group < of.groups.size(); ++group) {
     if (!of.groups[group].masters) continue;
-    of.groups[group].masters->note_update();
     std::vector<int> group_ids;
     for (const std::size_t parameter : of.flat->layout().groups()[group].parameters) {
       group_ids.push_back(ids[parameter]);
@@ -203,7 +220,7 @@ std::vector<Segment> OptimizerStates::segments(const Unit& unit, std::size_t gro
 // One update for each piece of the segment's gradient; what lies between pieces is padding, which
 // is zero and stays so.
 void OptimizerStates::append_segment(const GroupUpdate& of, const Segment& segment,
-                                     std::vector<SegmentUpdate>& all) const {
+                                     std::vector<PlacedUpdate>& all) const {
   const Group& made = of.unit.groups[of.group];
   const auto parameter = static_cast<std::size_t>(segment.hyper_parameters);
   const OptimizerOptions& options =
@@ -220,7 +237,8 @@ void OptimizerStates::append_segment(const GroupUpdate& of, const Segment& segme
       span.moments[i] = floats_at(made.moments[i], at);
     }
     made.masters->point(span, parameters, at);
-    all.push_back({&options, span, {of.settings.gradient_factor, of.unit.steps[parameter]}});
+    const StepScalars scalars{of.settings.gradient_factor, of.unit.steps[parameter] + 1};
+    all.push_back({{&options, span, scalars}, of.group, at});
   }
 }
 

@@ -23,6 +23,8 @@ namespace zeroshard {
 struct UpdateSettings {
   std::vector<OptimizerOptions> parameter_groups;  // live learning rates included
   float gradient_factor = 1.0F;                    // unscaling and clipping
+
+  bool operator==(const UpdateSettings&) const = default;
 };
 
 // What somebody has done to a unit's full parameters. Of `some`, masters that still round to their
@@ -47,6 +49,16 @@ class OptimizerStates {
   std::vector<SegmentUpdate> next_update(std::size_t unit, const Reducer::UnitGradients& gradients,
                                          const std::vector<bool>& present,
                                          const UpdateSettings& settings);
+  // The same in two calls: what the update would be, and that it is done.
+  struct PlacedUpdate {
+    SegmentUpdate update;
+    std::size_t group = 0;   // flat group
+    std::int64_t begin = 0;  // of what the rank owns of it
+  };
+  std::vector<PlacedUpdate> plan_update(std::size_t unit, const Reducer::UnitGradients& gradients,
+                                        const std::vector<bool>& present,
+                                        const UpdateSettings& settings) const;
+  void count_update(std::size_t unit, const std::vector<bool>& present);
 
   // Masters take the parameters' values again, after somebody has written those.
   void refresh_masters(std::size_t unit, Written written);
@@ -116,7 +128,7 @@ class OptimizerStates {
     const UpdateSettings& settings;
   };
   void append_segment(const GroupUpdate& of, const Segment& segment,
-                      std::vector<SegmentUpdate>& all) const;
+                      std::vector<PlacedUpdate>& all) const;
 
   const bool sharded_;
   StateMemory& memory_;

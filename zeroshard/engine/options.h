@@ -24,9 +24,15 @@ struct ZeroOptions {
   bool halved_masters = true;
   std::optional<std::int64_t> device_budget_bytes;
   std::optional<std::int64_t> host_budget_bytes;
-  std::optional<bool> speculative_update;  // unset: the engine decides
-  bool delayed_update = false;             // one step stale; changes results
-  bool debug_poison = false;               // released memory reads as NaN or faults
+  // Start host updates before the norm is known. Unset: not until that is measured on a GPU.
+  std::optional<bool> speculative_update;
+  bool delayed_update = false;  // one step stale; changes results
+  bool debug_poison = false;    // released memory reads as NaN or faults
 };
+
+// A delayed update has all the time there is.
+inline bool updates_early(const ZeroOptions& zero) {
+  return zero.speculative_update.value_or(false) && !zero.delayed_update;
+}
 
 }  // namespace zeroshard

@@ -244,6 +244,7 @@ void Reducer::launch(std::size_t bucket) {
   }
   of.launched = true;
   if (!pairs.empty()) of.handle = comm_.reduce_scatter_into(pairs, options, label_of(of));
+  if (ends_step_ && tell_reducing_) tell_reducing(of);
   if (!overlap_ || pairs.empty()) finish(of);
 }
 
@@ -261,6 +262,17 @@ void Reducer::fill(UnitGradients& unit, std::vector<ReducePair>& pairs) {
       pairs.push_back(group.pair(packed));
     }
     group.note_reduction();
+  }
+}
+
+void Reducer::tell_reducing(const BucketState& bucket) const {
+  for (const std::size_t unit : bucket.units) {
+    if (units_[unit].groups.empty()) continue;
+    if (down_) {
+      tell_reducing_(unit, [landed = down_->landed()] { landed.synchronize(); });
+    } else {
+      tell_reducing_(unit, [reduced = bucket.handle] { reduced.wait(); });
+    }
   }
 }
 

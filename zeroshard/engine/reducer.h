@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -65,6 +66,11 @@ class Reducer {
   void settle() noexcept;
   // Whether make_whole() has made G whole here, so that what is written into it must not be lost.
   bool whole() const { return whole_; }
+  // Told of each unit whose reduction ends a step, once it is under way; `is_there` blocks until
+  // the rank has its G, from any thread.
+  using TellReducing = std::function<void(std::size_t unit, std::function<void()> is_there)>;
+  void when_reducing(TellReducing tell) { tell_reducing_ = std::move(tell); }
+
   // The optimizer has read G.
   void end_step();
 
@@ -120,6 +126,7 @@ class Reducer {
   std::string label_of(const BucketState& bucket) const;
 
   void count_passing(bool passing);
+  void tell_reducing(const BucketState& bucket) const;
 
   const GradientPlan plan_;
   const bool overlap_;
@@ -129,6 +136,7 @@ class Reducer {
   StateMemory& memory_;
   StreamOrder& order_;
   Communicator& comm_;
+  TellReducing tell_reducing_;
   std::set<std::int64_t> capture_streams_;  // in this step
   std::vector<FlatUnit*> flat_units_;
   std::vector<UnitGradients> units_;

@@ -31,6 +31,11 @@ Updater::Updater(std::vector<FlatUnit*> units, UpdaterOptions options, const Par
         master_segments_of(units_, options_.parameter_groups, *states_, options_.stage);
   } else if (options_.tiers.first_host_unit < units_.size()) {
     host_updates_ = std::make_unique<HostUpdates>(device_, *of_.staging, pool_, options_.trace);
+    if (options_.tiers.undo_bytes > 0) {
+      speculation_ = std::make_unique<SpeculativeUpdates>(
+          units_, options_.tiers, options_.stage, options_.moments,
+          SpeculativeUpdates::Parts{*states_, of_.memory, pool_, host_updates_->worker()});
+    }
   }
   const bool moves_down = options_.tiers.parameters == Tier::host &&
                           options_.tiers.first_host_unit > 0 && !options_.callers;
@@ -106,7 +111,24 @@ const std::vector<std::string>& Updater::note_without_gradient(const std::vector
   return without_gradient_;
 }
 
+void Updater::begin_speculation(const UpdateSettings& settings) {
+  if (speculation_) speculation_->begin(settings);
+}
+
+void Updater::offer_early(std::size_t unit, std::function<void()> is_there) {
+  if (speculation_) speculation_->offer(unit, of_.reducer.units()[unit], std::move(is_there));
+}
+
+void Updater::take_back_speculation() {
+  if (speculation_) speculation_->take_back();
+}
+
+void Updater::note_step(bool calm) {
+  if (speculation_) speculation_->note_step(calm);
+}
+
 void Updater::apply(const std::vector<bool>& present, const UpdateSettings& settings) {
+  if (speculation_ && !speculation_->stand(settings)) speculation_->take_back();
   note_without_gradient(present);
   of_.parameter_order.before_write();
   const ByUnit here = by_unit(present);
@@ -173,12 +195,17 @@ void Updater::start_host_update(std::size_t unit, const std::vector<bool>& prese
                                 const std::shared_ptr<const UpdateSettings>& settings) {
   if (!is_on_host(unit)) return;
   of_.gatherer.wait(unit);
-  HostUpdates::Work work{
-      .segments = states_->next_update(unit, of_.reducer.units()[unit], present, *settings),
-      .settings = settings,
-      .parameters = units_[unit]->shard_device(),
-      .parameter_tier = units_[unit]->options().tier,
-      .unit = units_[unit]->name()};
+  HostUpdates::Work work{.parameters = units_[unit]->shard_device(),
+                         .parameter_tier = units_[unit]->options().tier,
+                         .unit = units_[unit]->name()};
+  if (auto done = speculation_ ? speculation_->take_over(unit) : std::nullopt) {
+    work.segments = std::move(done->segments);
+    work.settings = std::move(done->settings);
+    work.updated = std::move(done->undo);
+  } else {
+    work.segments = states_->next_update(unit, of_.reducer.units()[unit], present, *settings);
+    work.settings = settings;
+  }
   if (!work.segments.empty()) of_.gatherer.expect(unit, host_updates_->update(std::move(work)));
 }
 

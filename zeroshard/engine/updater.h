@@ -18,6 +18,7 @@
 #include "zeroshard/engine/master_segments.h"
 #include "zeroshard/engine/optimizer_states.h"
 #include "zeroshard/engine/reducer.h"
+#include "zeroshard/engine/speculative_updates.h"
 #include "zeroshard/engine/stream_order.h"
 #include "zeroshard/engine/values_down.h"
 #include "zeroshard/monitor/trace.h"
@@ -58,6 +59,15 @@ class Updater {
   // they are. Each unit's new values are on their way when this returns: the gatherer knows of
   // them.
   void apply(const std::vector<bool>& present, const UpdateSettings& settings);
+  // A backward begins that ends a step: of units on the host the update may begin as their G comes,
+  // as if these were its settings (speculative_updates.h). The reducer offers them.
+  void begin_speculation(const UpdateSettings& settings);
+  void offer_early(std::size_t unit, std::function<void()> is_there);
+  // Nobody has seen such updates, and they are taken back.
+  void take_back_speculation();
+  // The norm is known: whether nothing is clipped or skipped.
+  void note_step(bool calm);
+  SpeculativeUpdates* speculation() { return speculation_.get(); }
   // Parameters that had no gradient on any rank, by name, of the last step that was looked at.
   const std::vector<std::string>& note_without_gradient(const std::vector<bool>& present);
   const std::vector<std::string>& without_gradient() const { return without_gradient_; }
@@ -101,8 +111,9 @@ class Updater {
   DeviceNorm norm_;
   StateBuffer norm_scratch_;  // on an accelerator
   std::unique_ptr<OptimizerStates> states_;
-  std::unique_ptr<HostUpdates> host_updates_;  // where some unit's states are on the host
-  std::unique_ptr<ValuesDown> values_down_;    // where some are not, and its parameters are
+  std::unique_ptr<SpeculativeUpdates> speculation_;  // where updates may begin early
+  std::unique_ptr<HostUpdates> host_updates_;        // where some unit's states are on the host
+  std::unique_ptr<ValuesDown> values_down_;          // where some are not, and its parameters are
   std::vector<MasterSegment> master_segments_;
   std::vector<std::string> without_gradient_;
 };

@@ -5,6 +5,7 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/layout/alignment.h"
+#include "zeroshard/layout/undo_record.h"
 
 namespace zeroshard {
 namespace {
@@ -65,7 +66,42 @@ std::size_t first_host_unit_of(const std::vector<const UnitLayout*>& units,
   return first_host_unit(owned, options.offload.optimizer_ratio);
 }
 
+// A rank's G must be there when its reduction ends, and replicated ones are gathered after it.
+bool can_speculate(const std::vector<const UnitLayout*>& units, const TierPlanOptions& options) {
+  const bool alone = units.empty() || units.front()->world_size() == 1;
+  return options.speculates && (alone || options.stage.gradients_reduced != Placement::replicated);
+}
+
+void plan_undo(TierPlan& plan, const std::vector<const UnitLayout*>& units,
+               const std::vector<bool>& resident, const TierPlanOptions& options) {
+  plan.first_undo_unit = units.size();
+  if (!can_speculate(units, options)) return;
+  for (std::size_t i = units.size(); i > plan.first_host_unit;) {
+    --i;
+    const bool early = plan.shard(resident[i]) == Tier::device;
+    const std::int64_t bytes =
+        early ? undo_bytes(*units[i], options.stage, options.moments) : std::int64_t{0};
+    if (options.undo_limit_bytes && plan.undo_bytes + bytes > *options.undo_limit_bytes) return;
+    plan.undo_bytes = checked_add(plan.undo_bytes, bytes);
+    plan.first_undo_unit = i;
+  }
+}
+
 }  // namespace
+
+std::int64_t undo_bytes(const FlatGroup& group, const Stage& stage, int moments) {
+  const std::int64_t numel = owned_numel(group, stage);
+  if (!group.trainable || !can_be_undone(numel)) return 0;
+  return checked_round_up(undo_layout(numel, 1 + moments).bytes, kBufferAlignmentBytes);
+}
+
+std::int64_t undo_bytes(const UnitLayout& unit, const Stage& stage, int moments) {
+  std::int64_t sum = 0;
+  for (const FlatGroup& group : unit.groups()) {
+    sum = checked_add(sum, undo_bytes(group, stage, moments));
+  }
+  return sum;
+}
 
 std::size_t first_host_unit(const std::vector<std::int64_t>& owned_trainable_numel_by_unit,
                             double ratio) {
@@ -104,6 +140,7 @@ TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vect
     largest_staged = std::max(largest_staged, changed_gradient_bytes(*units[i], options));
     plan.passing_gradient_bytes = std::max(plan.passing_gradient_bytes, gradient_bytes(*units[i]));
   }
+  plan_undo(plan, units, resident, options);
   plan.staging = staging_ring(largest_staged);
   plan.values_down = staging_ring(largest_down);
   return plan;

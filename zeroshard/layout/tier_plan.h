@@ -48,11 +48,21 @@ struct TierPlan {
   // than this much of them is counted at once: the largest host unit's. 0 where the local gradient
   // is kept.
   std::int64_t passing_gradient_bytes = 0;
+  // Host memory from which updates that begin before the norm is known can be taken back, and the
+  // first unit that has a part of it: the last units' gradients come first. The number of units:
+  // none has.
+  std::size_t first_undo_unit = 0;
+  std::int64_t undo_bytes = 0;
 
   Tier optimizer(std::size_t unit) const {
     return unit < first_host_unit ? Tier::device : Tier::host;
   }
   Tier shard(bool resident) const { return resident ? Tier::device : parameters; }
+  // A unit whose parameters lie on the host, too, is updated where others may gather it.
+  bool updates_early(std::size_t unit, bool resident) const {
+    return unit >= first_undo_unit && optimizer(unit) == Tier::host &&
+           shard(resident) == Tier::device;
+  }
 };
 
 // In which form a rank has the masters of a flat group.
@@ -92,7 +102,17 @@ struct TierPlanOptions {
   std::optional<std::size_t> first_host_unit = {};
   std::int64_t micro_steps = 1;
   DType reduced = DType::fp32;  // G's
+  // Updates may begin before the norm is known, where there is memory to take them back: so many
+  // bytes, or what it takes.
+  bool speculates = false;
+  std::optional<std::int64_t> undo_limit_bytes = {};
+  int moments = 0;  // per parameter
 };
+
+// What the record of an early update of a unit takes, and of one of its flat groups (0 where it has
+// none).
+std::int64_t undo_bytes(const UnitLayout& unit, const Stage& stage, int moments);
+std::int64_t undo_bytes(const FlatGroup& group, const Stage& stage, int moments);
 
 // `units` in forward order; `resident`: which of them are never released.
 TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vector<bool>& resident,
@@ -100,8 +120,9 @@ TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vect
 
 // What is decided about memory once the model is known (setup/fit_memory.h).
 struct FittedMemory {
-  std::optional<std::size_t> first_host_unit = {};  // set where a budget decides
-  std::int64_t host_state_bytes = 0;                // the host tier's, rings aside
+  std::optional<std::size_t> first_host_unit = {};    // set where a budget decides
+  std::int64_t host_state_bytes = 0;                  // the host tier's, rings aside
+  std::optional<std::int64_t> undo_limit_bytes = {};  // what is left for early updates
 };
 
 }  // namespace zeroshard

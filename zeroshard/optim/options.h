@@ -14,6 +14,7 @@ struct AdamOptions {
   double weight_decay = 0.0;
   bool bias_correction = true;
   bool decoupled_decay = true;
+  bool operator==(const AdamOptions&) const = default;
 };
 
 struct SgdOptions {
@@ -22,18 +23,21 @@ struct SgdOptions {
   double dampening = 0.0;
   double weight_decay = 0.0;
   bool nesterov = false;
+  bool operator==(const SgdOptions&) const = default;
 };
 
 struct LionOptions {
   double lr = 1e-3;
   std::array<double, 2> betas{0.9, 0.999};
   double weight_decay = 0.0;
+  bool operator==(const LionOptions&) const = default;
 };
 
 struct AdagradOptions {
   double lr = 1e-2;
   double eps = 1e-10;
   double weight_decay = 0.0;
+  bool operator==(const AdagradOptions&) const = default;
 };
 
 using OptimizerOptions = std::variant<AdamOptions, SgdOptions, LionOptions, AdagradOptions>;

@@ -67,6 +67,7 @@ class Accountant {
     add(Category::buffers, Tier::device, pool_.pool_bytes);
     add(Category::buffers, Tier::device, tiers_.values_down.total_bytes);
     add(Category::buffers, Tier::host, tiers_.staging.total_bytes);
+    add(Category::buffers, Tier::host, tiers_.undo_bytes);
     add_bucket_buffers();
     if (options_.accelerator) add_norm_sums();
     return footprint_;
@@ -81,7 +82,10 @@ class Accountant {
                        .offload = options_.offload,
                        .first_host_unit = options_.first_host_unit,
                        .micro_steps = options_.micro_steps,
-                       .reduced = reduced_});
+                       .reduced = reduced_,
+                       .speculates = updates_early(options_.zero),
+                       .undo_limit_bytes = options_.undo_limit_bytes,
+                       .moments = options_.moments_per_parameter});
   }
 
   // A resident unit's shard is a part of its full buffer, which lies on the device.

@@ -44,6 +44,8 @@ struct FootprintOptions {
   bool accelerator = false;  // its norm keeps sums in the device's memory
   // In place of the offload's ratio (layout/tier_plan.h), where a budget decides.
   std::optional<std::size_t> first_host_unit = {};
+  // What early updates may take of the host to be taken back; unset: what it takes.
+  std::optional<std::int64_t> undo_limit_bytes = {};
 };
 
 // Takes Adam where the config names no optimizer. The micro-steps are those of the solved batch

@@ -12,10 +12,16 @@
 namespace zeroshard {
 namespace {
 
+// Early updates take what is left over.
+Footprint bare_footprint(const ModelLayout& model, FootprintOptions options) {
+  options.undo_limit_bytes = 0;
+  return footprint(model, options);
+}
+
 Footprint footprint_at(const ModelLayout& model, FootprintOptions options,
                        std::size_t first_host_unit) {
   options.first_host_unit = first_host_unit;
-  return footprint(model, options);
+  return bare_footprint(model, options);
 }
 
 // The last of the numbers 0 to `count` that `holds`, where it holds for all numbers up to one.
@@ -98,7 +104,7 @@ std::string joined(std::string first, const std::string& second, const char* bet
 
 std::optional<Fault> host_shortage(const ModelLayout& model, const FootprintOptions& options,
                                    std::int64_t budget) {
-  const Footprint plan = footprint(model, options);
+  const Footprint plan = bare_footprint(model, options);
   const std::int64_t needed = plan.total(Tier::host);
   if (needed <= budget) return std::nullopt;
   std::string remedy =
@@ -133,20 +139,27 @@ BudgetFit judge_budgets(const ModelLayout& model, const FootprintOptions& option
     FootprintOptions fitted = options;
     fitted.first_host_unit = fit.first_host_unit;
     fit.shortage = host_shortage(model, fitted, *budget);
+    fit.undo_limit_bytes =
+        std::max<std::int64_t>(0, *budget - bare_footprint(model, fitted).total(Tier::host));
   }
   return fit;
 }
 
-std::optional<std::size_t> fit_to_budgets(const ModelLayout& model,
-                                          const FootprintOptions& options) {
+BudgetFit fit_to_budgets(const ModelLayout& model, const FootprintOptions& options) {
   const BudgetFit fit = judge_budgets(model, options);
   if (fit.shortage) throw ConfigError(*fit.shortage);
-  return fit.first_host_unit;
+  return fit;
+}
+
+std::int64_t undo_room(const ModelLayout& model, const FootprintOptions& options,
+                       const HostRoom& room) {
+  const std::int64_t each = bare_footprint(model, options).total(Tier::host) - room.held_bytes;
+  return std::max<std::int64_t>(0, room.bytes / room.ranks - each) / 2;
 }
 
 void check_host_room(const ModelLayout& model, const FootprintOptions& options,
                      const HostRoom& room) {
-  const Footprint plan = footprint(model, options);
+  const Footprint plan = bare_footprint(model, options);
   const std::int64_t each = plan.total(Tier::host);
   const std::int64_t missing =
       checked_mul(std::max<std::int64_t>(0, each - room.held_bytes), room.ranks);

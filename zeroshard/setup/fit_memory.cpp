@@ -61,31 +61,41 @@ bool is_first_of_its_host(std::size_t rank, const std::vector<RankReport>& repor
                       [&](const RankReport& other) { return other.host == reports[rank].host; });
 }
 
-// The first rank of a host speaks for it, since it knows which file there sets the limit.
-void check_hosts(const ModelLayout& model, const FootprintOptions& options,
-                 std::int64_t held_on_host, Communicator& comm) {
+// The first rank of a host speaks for it, since it knows which file there sets the limit. Returns
+// what every host leaves each of its ranks for early updates.
+std::int64_t check_hosts(const ModelLayout& model, const FootprintOptions& options,
+                         std::int64_t held_on_host, Communicator& comm) {
   const MemoryRoom here = memory_room().value_or(
       MemoryRoom{.bytes = std::numeric_limits<std::int64_t>::max(), .set_by = ""});
   const auto reports = gather_reports({this_host(), here.bytes, held_on_host}, comm);
+  std::int64_t spare = std::numeric_limits<std::int64_t>::max();
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     if (!is_first_of_its_host(rank, reports)) continue;
     HostRoom room = room_of(reports[rank].host, reports);
     room.set_by = here.set_by;
     said_once(comm.rank() == static_cast<int>(rank),
               [&] { return check_host_room(model, options, room); });
+    spare = std::min(spare, undo_room(model, options, room));
   }
+  return spare;
 }
 
 }  // namespace
 
 FittedMemory fit_memory(const ModelLayout& model, const FootprintOptions& options,
                         std::int64_t held_on_host, Communicator& comm) {
-  FootprintOptions fitted = options;
-  fitted.first_host_unit =
+  const BudgetFit budgets =
       said_once(comm.rank() == 0, [&] { return fit_to_budgets(model, options); });
+  FootprintOptions fitted = options;
+  fitted.first_host_unit = budgets.first_host_unit;
   const Footprint plan = footprint(model, fitted);
-  if (plan.total(Tier::host) > 0) check_hosts(model, fitted, held_on_host, comm);
-  return {fitted.first_host_unit, plan.states(Tier::host)};
+  FittedMemory fit{.first_host_unit = budgets.first_host_unit,
+                   .host_state_bytes = plan.states(Tier::host),
+                   .undo_limit_bytes = budgets.undo_limit_bytes};
+  if (plan.total(Tier::host) == 0) return fit;
+  const std::int64_t spare = check_hosts(model, fitted, held_on_host, comm);
+  fit.undo_limit_bytes = std::min(fit.undo_limit_bytes.value_or(spare), spare);
+  return fit;
 }
 
 }  // namespace zeroshard

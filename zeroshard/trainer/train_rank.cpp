@@ -136,7 +136,9 @@ int train_on_rank(const TrainOptions& options, const Launch& launch, const Stop&
   FootprintOptions counted = footprint_options(run.config, run.batch.accumulation);
   counted.accelerator = device != kCpu;
   const ModelLayout layout = layout_of(run, comm->world_size());
-  counted.first_host_unit = in_turn(*comm, [&] { return fit_to_budgets(layout, counted); });
+  const BudgetFit budgets = in_turn(*comm, [&] { return fit_to_budgets(layout, counted); });
+  counted.first_host_unit = budgets.first_host_unit;
+  counted.undo_limit_bytes = budgets.undo_limit_bytes;
   const Footprint plan = footprint(layout, counted);
   if (comm->rank() == 0) say_plan(run, plan, *comm, device);
 
