@@ -36,7 +36,6 @@ const char* effect_word(config::Effect effect) {
     case config::Effect::detail: return "with its feature";
     case config::Effect::tuning: return "changes nothing";
     case config::Effect::no_effect: return "no effect";
-    case config::Effect::not_yet: return "not yet";
     case config::Effect::changes_results: return "not available";
   }
   return "?";

@@ -155,7 +155,7 @@ py::dict EngineCore::step(const py::list& parameter_groups, bool waits) {
   {
     const py::gil_scoped_release others_run;
     result = core().step();
-    if (waits) core().quiesce();
+    if (waits) core().wait_for_parameters();
   }
   if (result.boundary) hooks_->forget_deferred();
   if (result.applied && !waits) arriving_->begin();

@@ -32,16 +32,6 @@ TEST(SettledConfig, AnotherStageIsSettledAsIfTheFileSaidIt) {
   EXPECT_EQ(settled.chosen_communication.size(), 2U);  // nothing is gathered ahead there
 }
 
-TEST(SettledConfig, WhatIsNotDoneYetIsLeftOut) {
-  const auto read = config::read_config(
-      R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
-          "zeroshard": {"speculative_update": true}})");
-  EXPECT_EQ(read.config.zero.speculative_update, true);
-  const Config settled = settle_config(read, {}).config;
-  EXPECT_EQ(settled.zero.speculative_update, std::nullopt);
-  EXPECT_EQ(settled.offload.optimizer, Tier::host) << "and nothing else is";
-}
-
 TEST(ParsedConfig, IsReadAgainWhenTheRanksAreKnown) {
   const char* const text = R"({"train_batch_size": 3, /* odd */ "bf cc16": 1,})";
   const auto parsed = config::parse_config(text);

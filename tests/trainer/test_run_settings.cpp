@@ -78,14 +78,14 @@ TEST(RunSettings, OneRankHasNothingToChooseForCommunication) {
   EXPECT_FALSE(assumes(resolved({}, {}), "overlap_comm"));
 }
 
-TEST(RunSettings, WhatIsNotThereYetIsLeftOut) {
+TEST(RunSettings, KeepsWhatTheFileSaysOfOffload) {
   const RunSettings run = run_with(
       R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
           "zeroshard": {"device_budget": "1GiB", "speculative_update": true}})",
       {});
   EXPECT_EQ(run.config.offload.optimizer, Tier::host);
   EXPECT_EQ(run.config.zero.device_budget_bytes, 1 << 30);
-  EXPECT_EQ(run.config.zero.speculative_update, std::nullopt);
+  EXPECT_EQ(run.config.zero.speculative_update, true);
 }
 
 // The engine keeps G in fp32 where micro-steps add up in it, whoever has said how many there are.

@@ -7,7 +7,6 @@
 
 #include "zeroshard/config/batch_size.h"
 #include "zeroshard/config/key_table.h"
-#include "zeroshard/config/not_yet.h"
 #include "zeroshard/layout/placement.h"
 
 namespace zeroshard::config {
@@ -92,7 +91,6 @@ Derivations derive(const ReadResult& read, std::optional<int> world_size) {
 }
 
 std::string note_of(const Key& key) {
-  if (key.effect == Effect::not_yet) return fmt::format("{}; {}", kNotYet, key.instead);
   if (key.effect == Effect::changes_results) return key.instead;
   return is_reported(key.effect) ? "no effect here; " + key.instead : "";
 }

@@ -40,18 +40,6 @@ Key& Key::infinity_is(std::string value) {
   return *this;
 }
 
-Key& Key::not_yet(std::string what_happens) {
-  effect = Effect::not_yet;
-  comes_later = true;
-  instead = std::move(what_happens);
-  harmless = [store = store, show = show](const Node& node, Coercion coercion) {
-    Config config;
-    store(node, coercion, config);
-    return show(config) == show(Config{});
-  };
-  return *this;
-}
-
 std::string Limits::expected(const std::string& type) const {
   const std::string noun = (type.front() == 'i' ? "an " : "a ") + type;
   const bool has_min = min > -std::numeric_limits<double>::infinity();

@@ -23,7 +23,6 @@ enum class Effect {
   detail,           // belongs to a feature whose own switch is reported
   tuning,           // tunes something ZeroShard does another way, with equal results: a note
   no_effect,        // asks for something that is not done here: a warning
-  not_yet,          // a later version will do it, and leaving it out keeps results: a warning
   changes_results,  // a feature ZeroShard lacks, and leaving it out changes results: an error
 };
 
@@ -62,7 +61,6 @@ struct Key {
   std::string fixed_default = {};  // shown where no option holds the default
   std::string infinity = {};       // the value that infinity stands for, where it is accepted
   bool required = false;
-  bool comes_later = false;  // read and not carried out yet
 
   // Checks the value and, where an option holds it, stores it.
   std::function<Stored(const Node&, Coercion, Config&)> store = {};
@@ -72,8 +70,6 @@ struct Key {
   std::function<bool(const Node&, Coercion)> harmless = {};
   // Whether it is the default, for keys that no option holds.
   std::function<bool(const Node&, Coercion)> at_default = {};
-  // Copies the option from one Config to another; empty where no option holds it.
-  std::function<void(const Config& from, Config& to)> copy = {};
 
   std::string name() const { return path.substr(path.rfind('.') + 1); }
   bool applies_to(const std::string& kind) const;
@@ -85,9 +81,6 @@ struct Key {
   Key& for_kinds(std::vector<std::string> kinds);
   Key& must_be_given();
   Key& infinity_is(std::string value);
-  // Marks an option that is read and not carried out yet: any value but the default is reported.
-  // Who sets `effect` to changes_results behind it has such values refused.
-  Key& not_yet(std::string what_happens);
 };
 
 // The bounds of a number; `above_min` leaves the minimum itself out.
@@ -153,13 +146,9 @@ Key option(std::string path, Field field, std::string meaning, Limits limits = {
     if (!stored.rejected) field(config) = std::move(*parsed.value);
     return stored;
   };
-  // show() and copy() never write to the source; the field accessors are written once, for both
-  // uses.
+  // show() never writes to the source; the field accessors are written once, for both uses.
   key.show = [field](const Config& config) {
     return ValueType<T>::show(field(const_cast<Config&>(config)));
-  };
-  key.copy = [field](const Config& from, Config& to) {
-    field(to) = field(const_cast<Config&>(from));
   };
   return key;
 }

@@ -37,7 +37,6 @@ Key budget(const char* name, std::optional<std::int64_t> ZeroOptions::*bytes, co
     const auto& value = config.zero.*bytes;
     return value ? exact_size(*value) : "null";
   };
-  key.copy = [bytes](const Config& from, Config& to) { to.zero.*bytes = from.zero.*bytes; };
   return key;
 }
 
@@ -60,11 +59,9 @@ void add_own_keys(KeyTable& table) {
                    "what a rank's states may take of the host; a plan that needs more is refused"));
   table.add(option("zeroshard.speculative_update", ZS_FIELD(zero.speculative_update),
                    "start host updates before the norm is known; same results"));
-  Key delayed = option("zeroshard.delayed_update", ZS_FIELD(zero.delayed_update),
-                       "update one step late; overlaps fully, changes results")
-                    .not_yet("leave it out: every update is then done in its own step");
-  delayed.effect = Effect::changes_results;
-  table.add(std::move(delayed));
+  table.add(option("zeroshard.delayed_update", ZS_FIELD(zero.delayed_update),
+                   "updates on the host go on during the next step, which computes with the values "
+                   "of the update before; changes results"));
   table.add(option("zeroshard.comm_timeout", ZS_FIELD(comm.timeout),
                    "after which a stuck peer is an error"));
   table.add(option("zeroshard.debug_poison", ZS_FIELD(zero.debug_poison),

@@ -31,6 +31,7 @@ std::string_view name_of(Code code) {
     case Code::odd_value: return "odd_value";
     case Code::no_effect: return "no_effect";
     case Code::not_yet: return "not_yet";
+    case Code::changes_results: return "changes_results";
     case Code::unreadable: return "unreadable";
     case Code::unsupported: return "unsupported";
   }

@@ -26,11 +26,12 @@ enum class Code {
   missing_key,
   contradiction,
   deprecated,
-  odd_value,    // a value in a form that is not its own: a number in quotes
-  no_effect,    // a known key that does nothing here
-  not_yet,      // a known key that a later version will carry out
-  unreadable,   // no such file, or no right to read it
-  unsupported,  // a known key that would change results, of a feature we do not have
+  odd_value,        // a value in a form that is not its own: a number in quotes
+  no_effect,        // a known key that does nothing here
+  not_yet,          // a known value that a later version will carry out
+  changes_results,  // carried out, and other numbers come out
+  unreadable,       // no such file, or no right to read it
+  unsupported,      // a known key that would change results, of a feature we do not have
 };
 
 std::string_view name_of(Severity severity);

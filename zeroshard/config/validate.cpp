@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "zeroshard/config/batch_size.h"
-#include "zeroshard/config/not_yet.h"
 #include "zeroshard/config/value_type.h"
 #include "zeroshard/layout/placement.h"
 
@@ -78,11 +77,12 @@ class Validator {
     warn_of_disk("zero_optimization.offload_param.device", config_.offload.parameters);
     check_offloaded_parameters();
     check_budgets();
+    check_delayed_update();
   }
 
   void warn_of_disk(const char* key, Tier tier) {
     if (tier != Tier::disk) return;
-    complain(Severity::warning, Code::not_yet, key, fmt::format("offload to disk is {}", kNotYet),
+    complain(Severity::warning, Code::not_yet, key, "offload to disk is not in this version yet",
              "the host's memory is used instead, as with \"cpu\", with the same results");
   }
 
@@ -95,15 +95,37 @@ class Validator {
                "no effect beside zeroshard.device_budget, which decides how much leaves the device",
                "keep one of the two");
     }
-    const bool uses_host = zero.device_budget_bytes || config_.offload.optimizer != Tier::device ||
-                           config_.offload.parameters != Tier::device;
-    const bool open = is_auto("zero_optimization.offload_optimizer.device") ||
-                      is_auto("zero_optimization.offload_param.device");
-    if (zero.host_budget_bytes && !uses_host && !open) {
+    if (zero.host_budget_bytes && !may_use_host()) {
       complain(Severity::warning, Code::no_effect, "zeroshard.host_budget",
                "no effect: nothing is put on the host",
                "add zeroshard.device_budget or zero_optimization.offload_optimizer");
     }
+  }
+
+  bool may_use_host() const {
+    return config_.zero.device_budget_bytes || config_.offload.optimizer != Tier::device ||
+           config_.offload.parameters != Tier::device ||
+           is_auto("zero_optimization.offload_optimizer.device") ||
+           is_auto("zero_optimization.offload_param.device");
+  }
+
+  void check_delayed_update() {
+    if (!config_.zero.delayed_update) return;
+    if (!may_use_host()) {
+      return complain(Severity::warning, Code::no_effect, "zeroshard.delayed_update",
+                      "no effect: no update is done on the host",
+                      "add zero_optimization.offload_optimizer, or leave it out");
+    }
+    if (config_.offload.parameters != Tier::device) {
+      return complain(Severity::warning, Code::no_effect, "zeroshard.delayed_update",
+                      "no effect on units whose parameters are on the host: their updates write "
+                      "the parameters themselves",
+                      "leave it out, or leave out zero_optimization.offload_param");
+    }
+    complain(Severity::warning, Code::changes_results, "zeroshard.delayed_update",
+             "results differ from those of every other setting: each step computes with the "
+             "parameters of one update before",
+             "leave it out to train exactly as without offload");
   }
 
   void check_offloaded_parameters() {

@@ -6,7 +6,6 @@
 
 #include "zeroshard/base/nearest.h"
 #include "zeroshard/base/utf8.h"
-#include "zeroshard/config/not_yet.h"
 #include "zeroshard/config/placeholder.h"
 #include "zeroshard/config/remedy.h"
 
@@ -238,8 +237,6 @@ void Walk::report_effect(const Key& key, const Member& member, const Place& plac
     case Effect::changes_results:
       return complain(Severity::error, Code::unsupported, member, place, kChangesResults,
                       key.instead);
-    case Effect::not_yet:
-      return complain(Severity::warning, Code::not_yet, member, place, kNotYet, key.instead);
     default:
       return complain(unchanged ? Severity::note : Severity::warning, Code::no_effect, member,
                       place, "no effect here", key.instead);

@@ -121,6 +121,7 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
   if (options_.update) {
     options_.zero.halved_masters = false;
     options_.zero.speculative_update = false;
+    options_.zero.delayed_update = false;
   }
   for (std::size_t i = 0; i < flat_.size(); ++i) {
     if (!flat_[i]->has_call_point()) root_ = i;
@@ -212,6 +213,7 @@ void Core::make_updater() {
                          .stage = stage_,
                          .tiers = tiers_,
                          .halves_masters = options_.zero.halved_masters,
+                         .delays = options_.zero.delayed_update,
                          .root_unit = root_,
                          .callers = options_.update,
                          .trace = options_.trace};
@@ -231,6 +233,9 @@ void Core::make_updater() {
                                                       .gradient_order = gradient_order_,
                                                       .pool = pool_,
                                                       .staging = staging_.get()});
+  if (updater_->delays()) {
+    reducer_->before_writing([this](std::size_t unit) { updater_->wait_for_delayed(unit); });
+  }
   if (updater_->speculation() == nullptr) return;
   reducer_->when_reducing([this](std::size_t unit, std::function<void()> is_there) {
     updater_->offer_early(unit, std::move(is_there));
@@ -250,6 +255,7 @@ Core::~Core() {
   if (updater_) bring_back_parameters();
   // A gather that has failed is no reason to free what a reduction still reads.
   if (gatherer_) gatherer_->settle();
+  if (updater_) updater_->settle_delayed();
   if (reducer_) reducer_->settle();
 }
 
@@ -317,6 +323,16 @@ void Core::set_boundary(std::optional<bool> boundary) {
 }
 
 void Core::quiesce() {
+  {
+    const auto lock = enter();
+    const at::NoGradGuard no_grad;
+    gatherer_->finish_phase();
+    updater_->publish_delayed();
+  }
+  wait_for_parameters();
+}
+
+void Core::wait_for_parameters() {
   const auto lock = enter();
   gatherer_->finish_phase();
   gatherer_->wait_for_all();
@@ -336,6 +352,7 @@ void Core::gather_full(std::size_t unit, bool writes) {
   offloaded_.require({Category::parameters}, "a scope of full parameters");
   if (writes) offloaded_.require({Category::master}, "a scope in which parameters are written");
   gatherer_->finish_phase();
+  updater_->publish_delayed();
   gatherer_->hold(unit);
   // What others write into a released unit lies in another buffer than its shard.
   const bool keeps = writes && flat_[unit]->resident();
@@ -380,6 +397,8 @@ void Core::adopt_masters(std::optional<std::size_t> only) {
   offloaded_.require({Category::parameters, Category::master}, "a change of masters");
   const at::NoGradGuard no_grad;
   gatherer_->finish_phase();
+  gatherer_->wait_for_all();
+  updater_->publish_delayed();
   gatherer_->wait_for_all();
   for (std::size_t unit = 0; unit < flat_.size(); ++unit) {
     if (unit == only.value_or(unit)) updater_->adopt_masters(unit);

@@ -124,6 +124,9 @@ class Core {
   void set_accumulation_steps(std::int64_t steps);
   // Finishes everything asynchronous: parameters and states read as after step(), by anybody.
   void quiesce();
+  // The same but for updates that the configuration delays: parameters read as a forward reads
+  // them.
+  void wait_for_parameters();
   // What the calling thread's stream does from now on reads the unit's parameters as after step().
   void wait_for_unit(std::size_t unit);
   // Of the calling thread, among the streams of the engine's device.
@@ -183,6 +186,7 @@ class Core {
                        "reading states");
     gatherer_->wait_for_updates();
     updater_->take_back_speculation();
+    updater_->wait_for_delayed();
     return updater_->states();
   }
   int moments() const;  // per parameter, of ours

@@ -74,6 +74,7 @@ void Core::refuse_move() const {
 
 void Core::end_everything() {
   gatherer_->finish_phase();
+  updater_->publish_delayed();
   gatherer_->wait_for_all();
   reducer_->wait_for_own_spans();
   updater_->take_back_speculation();

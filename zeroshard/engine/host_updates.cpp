@@ -37,16 +37,19 @@ Handle HostUpdates::update(Work work) {
 
 void HostUpdates::run(const Work& work) {
   const Trace::Scope scope(trace_, Lane::optimizer, "update", work.unit);
-  for (std::size_t i = 0; i < work.updated.size(); ++i) {
-    const SegmentUpdate& segment = work.segments[i];
-    update_left_out(*segment.options, segment.span, segment.scalars, work.updated[i], pool_);
-    send_masters(segment, work.parameters);
+  for (std::size_t i = 0; i < work.segments.size(); ++i) run_segment(work, i);
+}
+
+void HostUpdates::run_segment(const Work& work, std::size_t segment) {
+  const SegmentUpdate& of = work.segments[segment];
+  if (work.part == Part::send) {
+    if (!work.left_out.empty()) {
+      update_left_out(*of.options, of.span, of.scalars, work.left_out[segment], pool_);
+    }
+    return send_masters(of, work.parameters);
   }
-  if (!work.updated.empty()) return;
-  for (const SegmentUpdate& segment : work.segments) {
-    const bool here = segment.span.parameter == nullptr || work.parameter_tier == Tier::host;
-    here ? update_in_place(segment) : update_through_ring(segment, work.parameters);
-  }
+  const bool here = of.span.parameter == nullptr || work.parameter_tier == Tier::host;
+  here ? update_in_place(of) : update_through_ring(of, work);
 }
 
 void HostUpdates::update_in_place(const SegmentUpdate& segment) {
@@ -72,30 +75,34 @@ void HostUpdates::send_masters(const SegmentUpdate& segment, Device parameters) 
   }
 }
 
-void HostUpdates::update_through_ring(const SegmentUpdate& segment, Device parameters) {
+void HostUpdates::update_through_ring(const SegmentUpdate& segment, const Work& work) {
   const UpdateSpan& span = segment.span;
   const std::int64_t at_once = ring_.slot_bytes() / bytes_of(span.parameter_dtype);
   for (std::int64_t begin = 0; begin < span.count; begin += at_once) {
     const SegmentUpdate piece = part_of(segment, begin, std::min(at_once, span.count - begin));
-    send_up(piece, piece.span.parameter, parameters);
+    send_up(piece, piece.span.parameter, work);
   }
 }
 
 // The kernel writes the 16-bit values into a slot, and the slot is copied up while the next is
 // written. An fp32 parameter's new value is its master.
-void HostUpdates::send_up(const SegmentUpdate& piece, void* parameter, Device parameters) {
+void HostUpdates::send_up(const SegmentUpdate& piece, void* parameter, const Work& work) {
   UpdateSpan span = piece.span;
+  const bool sends = work.part == Part::both;
   const std::int64_t bytes = span.count * bytes_of(span.parameter_dtype);
   if (span.parameter_dtype == DType::fp32) {
     span.parameter = nullptr;
+    if (!sends) up_.synchronize();  // the last values may still be on their way from these masters
     update_span(*piece.options, span, piece.scalars, pool_);
-    return copy_bytes(up_, parameter, parameters, span.master, kCpu, bytes);
+    if (sends) copy_bytes(up_, parameter, work.parameters, span.master, kCpu, bytes);
+    return;
   }
   StateBuffer& slot = ring_.next();
   slot.before_write(Stream::current(kCpu));
   span.parameter = slot.data();
   update_span(*piece.options, span, piece.scalars, pool_);
-  copy_bytes(up_, parameter, parameters, slot.data(), kCpu, bytes);
+  if (!sends) return;  // the slot is for what the kernel writes
+  copy_bytes(up_, parameter, work.parameters, slot.data(), kCpu, bytes);
   slot.read(up_);
 }
 

@@ -33,6 +33,8 @@ class HostUpdates {
   // New values may overwrite parameters when the current stream has come this far.
   void begin_step();
 
+  // What of an update is done: new masters and moments, or the new values' way up, or both.
+  enum class Part { both, update, send };
   // One unit's. The segments' gradients and states are on the host; their parameters are on
   // `parameters`. The handle's end comes behind the last copy up.
   struct Work {
@@ -41,9 +43,10 @@ class HostUpdates {
     Device parameters = kCpu;
     Tier parameter_tier = Tier::device;
     std::string unit = {};
-    // By segment, where masters and moments are new already, but for the blocks that a record says
-    // were left out.
-    std::vector<UndoPointers> updated = {};
+    // Parameters on the host are always both.
+    Part part = Part::both;
+    // By segment: of masters and moments that are new already, the blocks that were left out.
+    std::vector<UndoPointers> left_out = {};
   };
   Handle update(Work work);
   // What updates: work of others that comes between.
@@ -52,9 +55,10 @@ class HostUpdates {
  private:
   void run(const Work& work);
   void update_in_place(const SegmentUpdate& segment);
+  void run_segment(const Work& work, std::size_t segment);
   void send_masters(const SegmentUpdate& segment, Device parameters);
-  void update_through_ring(const SegmentUpdate& segment, Device parameters);
-  void send_up(const SegmentUpdate& piece, void* parameter, Device parameters);
+  void update_through_ring(const SegmentUpdate& segment, const Work& work);
+  void send_up(const SegmentUpdate& piece, void* parameter, const Work& work);
 
   const Device device_;
   SlotRing& ring_;

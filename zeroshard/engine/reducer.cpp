@@ -130,6 +130,7 @@ void Reducer::begin_backward(bool reduces, bool ends_step) {
 
 void Reducer::capture(std::size_t unit, std::size_t parameter, const at::Tensor& gradient) {
   UnitGradients& to = units_[unit];
+  if (before_writing_) before_writing_(unit);
   if (to.complete && buckets_[to.bucket].launched) {
     throw StateError(
         {.what = "a gradient came after its unit had been reduced",
@@ -236,6 +237,7 @@ void Reducer::launch(std::size_t bucket) {
   for (const std::size_t index : of.units) {
     UnitGradients& unit = units_[index];
     if (unit.groups.empty()) continue;
+    if (before_writing_) before_writing_(index);
     const std::string& name = flat_units_[index]->name();
     if (unit.state != GradientState::filling) move_to(unit.state, GradientState::filling, name);
     move_to(unit.state, GradientState::reducing, name);

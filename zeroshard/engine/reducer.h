@@ -71,6 +71,11 @@ class Reducer {
   using TellReducing = std::function<void(std::size_t unit, std::function<void()> is_there)>;
   void when_reducing(TellReducing tell) { tell_reducing_ = std::move(tell); }
 
+  // Called before a unit's G is written, or may be: somebody may still read the last step's.
+  void before_writing(std::function<void(std::size_t unit)> wait) {
+    before_writing_ = std::move(wait);
+  }
+
   // The optimizer has read G.
   void end_step();
 
@@ -137,6 +142,7 @@ class Reducer {
   StreamOrder& order_;
   Communicator& comm_;
   TellReducing tell_reducing_;
+  std::function<void(std::size_t unit)> before_writing_;
   std::set<std::int64_t> capture_streams_;  // in this step
   std::vector<FlatUnit*> flat_units_;
   std::vector<UnitGradients> units_;

@@ -31,6 +31,11 @@ Updater::Updater(std::vector<FlatUnit*> units, UpdaterOptions options, const Par
         master_segments_of(units_, options_.parameter_groups, *states_, options_.stage);
   } else if (options_.tiers.first_host_unit < units_.size()) {
     host_updates_ = std::make_unique<HostUpdates>(device_, *of_.staging, pool_, options_.trace);
+    if (options_.delays) {
+      delayed_ = std::make_unique<DelayedUpdates>(
+          *host_updates_, units_.size(),
+          [this](std::size_t unit, Handle sent) { of_.gatherer.expect(unit, std::move(sent)); });
+    }
     if (options_.tiers.undo_bytes > 0) {
       speculation_ = std::make_unique<SpeculativeUpdates>(
           units_, options_.tiers, options_.stage, options_.moments,
@@ -184,29 +189,73 @@ void Updater::update_on_accelerator(const ByUnit& present, const UpdateSettings&
 void Updater::start_host_updates(const ByUnit& present, const UpdateSettings& settings) {
   host_updates_->begin_step();
   const auto kept = std::make_shared<const UpdateSettings>(settings);
+  if (delayed_) send_delayed();
   const std::size_t root = options_.root_unit.value_or(units_.size());
   if (root < units_.size()) start_host_update(root, present[root], kept);
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (i != root) start_host_update(i, present[i], kept);
   }
+  if (delayed_) start_delayed(present, kept);
 }
 
 void Updater::start_host_update(std::size_t unit, const std::vector<bool>& present,
                                 const std::shared_ptr<const UpdateSettings>& settings) {
-  if (!is_on_host(unit)) return;
+  if (!is_on_host(unit) || is_delayed(unit)) return;
   of_.gatherer.wait(unit);
-  HostUpdates::Work work{.parameters = units_[unit]->shard_device(),
+  HostUpdates::Work work = work_of(unit, present, settings);
+  if (!work.segments.empty()) of_.gatherer.expect(unit, host_updates_->update(std::move(work)));
+}
+
+// Behind the new values' way up, in backward's order.
+void Updater::start_delayed(const ByUnit& present,
+                            const std::shared_ptr<const UpdateSettings>& settings) {
+  for (std::size_t i = units_.size(); i > 0;) {
+    --i;
+    if (is_delayed(i)) delayed_->start(i, work_of(i, present[i], settings));
+  }
+}
+
+HostUpdates::Work Updater::work_of(std::size_t unit, const std::vector<bool>& present,
+                                   const std::shared_ptr<const UpdateSettings>& settings) {
+  HostUpdates::Work work{.settings = settings,
+                         .parameters = units_[unit]->shard_device(),
                          .parameter_tier = units_[unit]->options().tier,
                          .unit = units_[unit]->name()};
   if (auto done = speculation_ ? speculation_->take_over(unit) : std::nullopt) {
     work.segments = std::move(done->segments);
     work.settings = std::move(done->settings);
-    work.updated = std::move(done->undo);
+    work.left_out = std::move(done->undo);
+    work.part = HostUpdates::Part::send;
   } else {
     work.segments = states_->next_update(unit, of_.reducer.units()[unit], present, *settings);
-    work.settings = settings;
   }
-  if (!work.segments.empty()) of_.gatherer.expect(unit, host_updates_->update(std::move(work)));
+  return work;
+}
+
+void Updater::wait_for_delayed(std::size_t unit) const {
+  if (delayed_) delayed_->wait(unit);
+}
+
+void Updater::wait_for_delayed() const {
+  for (std::size_t i = 0; i < units_.size(); ++i) wait_for_delayed(i);
+}
+
+void Updater::publish_delayed() {
+  if (!delayed_ || !delayed_->under_way()) return;
+  of_.parameter_order.before_write();
+  host_updates_->begin_step();
+  send_delayed();
+  for (std::size_t i = 0; i < units_.size(); ++i) send_values(i);
+}
+
+// The gathers of the values before have read what is overwritten now.
+void Updater::send_delayed() {
+  for (std::size_t i = 0; i < units_.size(); ++i) of_.gatherer.wait(i);
+  delayed_->publish(options_.root_unit);
+}
+
+void Updater::settle_delayed() noexcept {
+  if (delayed_) delayed_->settle();
 }
 
 bool Updater::sends_values() const {

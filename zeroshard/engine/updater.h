@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "zeroshard/base/thread_pool.h"
+#include "zeroshard/engine/delayed_updates.h"
 #include "zeroshard/engine/flat_unit.h"
 #include "zeroshard/engine/gatherer.h"
 #include "zeroshard/engine/host_updates.h"
@@ -32,6 +33,7 @@ struct UpdaterOptions {
   Stage stage;
   TierPlan tiers = {};
   bool halves_masters = true;                 // where they can be
+  bool delays = false;                        // host units' updates
   std::optional<std::size_t> root_unit = {};  // whose values are needed first
   // An optimizer that is not ours; see EngineOptions.
   std::function<void(const std::vector<at::Tensor>& gradients)> callers = {};
@@ -65,6 +67,13 @@ class Updater {
   void offer_early(std::size_t unit, std::function<void()> is_there);
   // Nobody has seen such updates, and they are taken back.
   void take_back_speculation();
+  // Delayed updates (delayed_updates.h): the unit's, before its G is written; all of them; and
+  // their new values, which all ranks call for together.
+  void wait_for_delayed(std::size_t unit) const;
+  void wait_for_delayed() const;
+  void publish_delayed();
+  void settle_delayed() noexcept;  // nothing touches G any more
+  bool delays() const { return delayed_ != nullptr; }
   // The norm is known: whether nothing is clipped or skipped.
   void note_step(bool calm);
   SpeculativeUpdates* speculation() { return speculation_.get(); }
@@ -96,6 +105,13 @@ class Updater {
   void start_host_updates(const ByUnit& present, const UpdateSettings& settings);
   void start_host_update(std::size_t unit, const std::vector<bool>& present,
                          const std::shared_ptr<const UpdateSettings>& settings);
+  void start_delayed(const ByUnit& present, const std::shared_ptr<const UpdateSettings>& settings);
+  HostUpdates::Work work_of(std::size_t unit, const std::vector<bool>& present,
+                            const std::shared_ptr<const UpdateSettings>& settings);
+  void send_delayed();
+  bool is_delayed(std::size_t unit) const {
+    return delayed_ && is_on_host(unit) && units_[unit]->options().tier == Tier::device;
+  }
   bool sends_down(std::size_t unit) const {
     return !is_on_host(unit) && units_[unit]->options().tier == Tier::host;
   }
@@ -113,6 +129,7 @@ class Updater {
   std::unique_ptr<OptimizerStates> states_;
   std::unique_ptr<SpeculativeUpdates> speculation_;  // where updates may begin early
   std::unique_ptr<HostUpdates> host_updates_;        // where some unit's states are on the host
+  std::unique_ptr<DelayedUpdates> delayed_;          // where they go on during the next step
   std::unique_ptr<ValuesDown> values_down_;          // where some are not, and its parameters are
   std::vector<MasterSegment> master_segments_;
   std::vector<std::string> without_gradient_;

@@ -6,7 +6,6 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
-#include "zeroshard/config/not_yet.h"
 #include "zeroshard/setup/fit_memory.h"
 
 namespace zeroshard {
@@ -43,8 +42,6 @@ EngineOptions engine_options(const Config& config, Device device, std::int64_t a
                        .value = fmt::format("{}", accumulation),
                        .remedy = "give at least 1"});
   }
-  config::refuse_what_is_not_yet(config);
-  for (const std::string& line : config::asked_but_not_yet(config)) log_warning("{}", line);
   return {.zero = config.zero,
           .offload = offload_of(config),
           .fit_memory = fit_options,

@@ -1,13 +1,10 @@
 #include "zeroshard/setup/settled_config.h"
 
-#include "zeroshard/config/not_yet.h"
-
 namespace zeroshard {
 
 SettledConfig settle_config(const config::ReadResult& read, const Surroundings& surroundings) {
   SettledConfig settled{.config = read.config};
   Config& config = settled.config;
-  config::leave_out_what_is_not_yet(config);
   if (surroundings.stage) config.zero.stage = *surroundings.stage;
   if (surroundings.on_accelerator) {
     settled.chosen_precision =

@@ -1,6 +1,5 @@
 // A configuration as a run carries it out: what the file leaves open is chosen for the model and
-// the machine, and what this version does not do yet is left out. The command line's plan, its
-// training and Python's engine all get theirs here.
+// the machine. The command line's plan, its training and Python's engine all get theirs here.
 //
 //   const config::ReadResult read = config::read_config_file("ds_config.json", {.world_size = 8});
 //   const SettledConfig settled = settle_config(read, {.communication = {.parameters =
@@ -32,7 +31,6 @@ struct SettledConfig {
   std::vector<std::string> chosen_communication = {};
 };
 
-// What is not done yet was reported when the file was read.
 SettledConfig settle_config(const config::ReadResult& read, const Surroundings& surroundings);
 
 }  // namespace zeroshard

@@ -246,6 +246,7 @@ void Trainer::say_stop(const StepOutcome& outcome) {
 // Returns the signal that ended it early, or 0.
 int Trainer::evaluate() {
   doing_ = "evaluation";
+  engine_->finish();  // with delayed updates the newest values are not there by themselves
   StopVote vote;
   const std::optional<double> loss = task_.evaluate(comm_, run_.batch.micro_per_rank, [&] {
     vote = vote_to_stop(comm_, interrupts_);
