@@ -66,11 +66,19 @@ File File::open_to_read(const std::filesystem::path& path) {
   return file;
 }
 
-File File::open_to_write(const std::filesystem::path& path) {
+File File::open_to_write(const std::filesystem::path& path) { return open_to_write(path, 0); }
+
+File File::open_to_write_directly(const std::filesystem::path& path) {
+  return open_to_write(path, O_DIRECT);
+}
+
+File File::open_to_write(const std::filesystem::path& path, int flags) {
   while (true) {
-    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | flags, 0666);
+    if (descriptor < 0 && errno == EINVAL && flags != 0) return open_to_write(path, 0);
     if (descriptor < 0) throw file_error("a file cannot be made", path, errno);
     File file(path, descriptor);
+    file.direct_ = flags != 0;
     if (held_by_another(descriptor)) {
       throw StorageError({.what = "another process is writing this file",
                           .value = path.string(),
@@ -86,11 +94,14 @@ File File::open_to_write(const std::filesystem::path& path) {
 }
 
 File::File(File&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      direct_(other.direct_) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(direct_, other.direct_);
   return *this;
 }
 
@@ -128,10 +139,40 @@ void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
     const std::size_t wanted = std::min(bytes.size(), kLargestTransfer);
     const ssize_t put = ::pwrite(descriptor_, bytes.data(), wanted, static_cast<off_t>(offset));
     if (put < 0 && errno == EINTR) continue;
+    // Some file systems find out only here that they cannot.
+    if (put < 0 && errno == EINVAL && stop_direct()) continue;
     if (put <= 0) throw file_error("a file cannot be written", path_, put < 0 ? errno : EIO);
     offset += static_cast<std::uint64_t>(put);
     bytes = bytes.subspan(static_cast<std::size_t>(put));
   }
+}
+
+bool File::stop_direct() {
+  if (!direct_) return false;
+  direct_ = false;
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  return flags >= 0 && ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
+bool File::reserve(std::uint64_t bytes) {
+  if (bytes == 0 || ::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) == 0) return true;
+  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EINTR) return false;
+  throw file_error("there is no room for a file", path_, errno);
+}
+
+void File::truncate(std::uint64_t bytes) {
+  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) == 0) return;
+  throw file_error("a file cannot be cut to its size", path_, errno);
+}
+
+void File::start_sync(std::uint64_t offset, std::uint64_t bytes) noexcept {
+  if (direct_) return;
+  (void)::sync_file_range(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                          SYNC_FILE_RANGE_WRITE);
+}
+
+void File::expect_reads_in_order() const noexcept {
+  (void)::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 
 void File::sync() {

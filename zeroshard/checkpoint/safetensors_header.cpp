@@ -50,6 +50,19 @@ void lay_out(std::vector<TensorEntry>& entries) {
 
 std::string format_safetensors_header(const std::vector<TensorEntry>& entries,
                                       const SafetensorsMetadata& metadata) {
+  std::vector<HeaderEntry> all;
+  for (const TensorEntry& entry : entries) {
+    all.push_back({.name = entry.name,
+                   .dtype = safetensors_name_of(entry.dtype),
+                   .shape = entry.shape,
+                   .begin = entry.begin,
+                   .end = entry.end});
+  }
+  return format_safetensors_header(all, metadata);
+}
+
+std::string format_safetensors_header(const std::vector<HeaderEntry>& entries,
+                                      const SafetensorsMetadata& metadata) {
   std::vector<std::string> members;
   if (!metadata.empty()) {
     std::vector<std::string> pairs;
@@ -58,10 +71,10 @@ std::string format_safetensors_header(const std::vector<TensorEntry>& entries,
     }
     members.push_back(fmt::format("\"{}\":{{{}}}", kMetadataKey, fmt::join(pairs, ",")));
   }
-  for (const TensorEntry& entry : entries) {
+  for (const HeaderEntry& entry : entries) {
     members.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                                  json_quoted(entry.name), safetensors_name_of(entry.dtype),
-                                  fmt::join(entry.shape, ","), entry.begin, entry.end));
+                                  json_quoted(entry.name), entry.dtype, fmt::join(entry.shape, ","),
+                                  entry.begin, entry.end));
   }
   std::string json = fmt::format("{{{}}}", fmt::join(members, ","));
   json.append((8 - json.size() % 8) % 8, ' ');
@@ -76,6 +89,16 @@ std::string format_safetensors_header(const std::vector<TensorEntry>& entries,
     head.push_back(static_cast<char>((static_cast<std::uint64_t>(json.size()) >> shift) & 0xFFU));
   }
   return head + json;
+}
+
+void check_readable_header(std::string_view head, std::uint64_t data_bytes) {
+  try {
+    parse_safetensors_header(head.substr(kSafetensorsPrefixBytes), data_bytes, "the new file");
+  } catch (const StorageError& error) {
+    throw ConfigError({.what = "these tensors cannot be saved as safetensors",
+                       .value = error.fault().what,
+                       .remedy = "change the names, shapes or metadata"});
+  }
 }
 
 }  // namespace zeroshard

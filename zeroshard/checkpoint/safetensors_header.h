@@ -59,8 +59,23 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
 // shapes that are negative or do not fit in 64 bits are a ConfigError.
 void lay_out(std::vector<TensorEntry>& entries);
 
+// A tensor of any element type that the format has, by the format's own word.
+struct HeaderEntry {
+  std::string name;
+  std::string_view dtype;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
 // The head as it stands in the file: prefix, JSON, and spaces up to a multiple of 8.
+std::string format_safetensors_header(const std::vector<HeaderEntry>& entries,
+                                      const SafetensorsMetadata& metadata);
 std::string format_safetensors_header(const std::vector<TensorEntry>& entries,
                                       const SafetensorsMetadata& metadata);
+
+// What is written must be readable: a name that is no UTF-8, say, is a ConfigError here and not a
+// surprise years later.
+void check_readable_header(std::string_view head, std::uint64_t data_bytes);
 
 }  // namespace zeroshard
