@@ -5,6 +5,7 @@
 //   save.run(copy, staging, comm);
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <optional>
@@ -46,7 +47,8 @@ class SaveFolder {
 };
 
 // Whether all ranks see the folder `root` that rank 0 sees, and may write into it; else all throw
-// the same StorageError. Collective.
-void check_folder_is_shared(Communicator& comm, const std::filesystem::path& root);
+// the same StorageError. Network file systems may show a new file some seconds late. Collective.
+void check_folder_is_shared(Communicator& comm, const std::filesystem::path& root,
+                            std::chrono::milliseconds patience = std::chrono::seconds(5));
 
 }  // namespace zeroshard

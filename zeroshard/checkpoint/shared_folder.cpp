@@ -21,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Network file systems may show a new file some seconds late.
-constexpr std::chrono::seconds kPatience{5};
 constexpr std::chrono::milliseconds kLookEvery{20};
 constexpr std::uint64_t kMaxWordBytes = 1000;
 
@@ -34,17 +32,6 @@ std::string host_name() {
 std::string new_word() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
-}
-
-// Whether the file is there and says the word.
-bool says(const fs::path& path, const std::string& word) {
-  const auto give_up = std::chrono::steady_clock::now() + kPatience;
-  while (true) {
-    std::error_code ignored;
-    if (fs::exists(path, ignored) && read_text_file(path, kMaxWordBytes) == word) return true;
-    if (std::chrono::steady_clock::now() > give_up) return false;
-    std::this_thread::sleep_for(kLookEvery);
-  }
 }
 
 fs::path word_of(const fs::path& folder, int rank) { return folder / fmt::format("rank_{}", rank); }
@@ -73,30 +60,50 @@ class Words {
   int lock_ = -1;
 };
 
-void leave_word(const fs::path& folder, const std::string& word, int rank) {
-  if (rank == 0 || says(word_of(folder, 0), word)) {
-    return write_text_file(word_of(folder, rank), word);
-  }
-  throw StorageError(
-      {.what = fmt::format("host {} does not see the folder that rank 0 sees", host_name()),
-       .value = folder.parent_path().string(),
-       .remedy = "save to a folder that all hosts share"});
-}
+class Look {
+ public:
+  Look(fs::path folder, std::string word, std::chrono::milliseconds patience)
+      : folder_(std::move(folder)), word_(std::move(word)), patience_(patience) {}
 
-void look_for_words(const fs::path& folder, const std::string& word,
-                    const std::vector<std::string>& hosts) {
-  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-    if (says(word_of(folder, static_cast<int>(rank)), word)) continue;
-    throw StorageError({.what = fmt::format("rank 0 does not see what rank {} on host {} writes",
-                                            rank, hosts[rank]),
-                        .value = folder.parent_path().string(),
-                        .remedy = "save to a folder that all hosts share"});
+  void leave_word(int rank) const {
+    if (rank == 0 || sees(0)) return write_text_file(word_of(folder_, rank), word_);
+    throw StorageError(
+        {.what = fmt::format("host {} does not see the folder that rank 0 sees", host_name()),
+         .value = folder_.parent_path().string(),
+         .remedy = "save to a folder that all hosts share"});
   }
-}
+
+  void look_for_words(const std::vector<std::string>& hosts) const {
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      if (sees(static_cast<int>(rank))) continue;
+      throw StorageError({.what = fmt::format("rank 0 does not see what rank {} on host {} writes",
+                                              rank, hosts[rank]),
+                          .value = folder_.parent_path().string(),
+                          .remedy = "save to a folder that all hosts share"});
+    }
+  }
+
+ private:
+  bool sees(int rank) const {
+    const fs::path path = word_of(folder_, rank);
+    const auto give_up = std::chrono::steady_clock::now() + patience_;
+    while (true) {
+      std::error_code ignored;
+      if (fs::exists(path, ignored) && read_text_file(path, kMaxWordBytes) == word_) return true;
+      if (std::chrono::steady_clock::now() > give_up) return false;
+      std::this_thread::sleep_for(kLookEvery);
+    }
+  }
+
+  const fs::path folder_;
+  const std::string word_;
+  const std::chrono::milliseconds patience_;
+};
 
 }  // namespace
 
-void check_folder_is_shared(Communicator& comm, const fs::path& root) {
+void check_folder_is_shared(Communicator& comm, const fs::path& root,
+                            std::chrono::milliseconds patience) {
   constexpr const char* kLabel = "a folder that all ranks see";
   std::optional<Words> words;
   const std::string said = first_says(
@@ -108,19 +115,17 @@ void check_folder_is_shared(Communicator& comm, const fs::path& root) {
         return word + words->folder().filename().string();
       },
       kLabel);
-  const std::string word = said.substr(0, new_word().size());
-  const fs::path folder = root / said.substr(word.size());
-  const auto leave = [&] {
-    leave_word(folder, word, comm.rank());
+  const std::size_t word_size = new_word().size();
+  const Look look(root / said.substr(word_size), said.substr(0, word_size), patience);
+  const auto leave_word = [&] {
+    look.leave_word(comm.rank());
     return host_name();
   };
-  const std::vector<std::string> hosts = all_say(comm, leave, kLabel);
-  all_do(
-      comm,
-      [&] {
-        if (comm.rank() == 0) look_for_words(folder, word, hosts);
-      },
-      kLabel);
+  const std::vector<std::string> hosts = all_say(comm, leave_word, kLabel);
+  const auto look_for_words = [&] {
+    if (comm.rank() == 0) look.look_for_words(hosts);
+  };
+  all_do(comm, look_for_words, kLabel);
 }
 
 }  // namespace zeroshard
