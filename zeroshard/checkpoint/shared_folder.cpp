@@ -60,13 +60,23 @@ class Words {
   int lock_ = -1;
 };
 
+// "" where it cannot be read, or not yet.
+std::string text_in(const fs::path& path) {
+  try {
+    return read_text_file(path, kMaxWordBytes);
+  } catch (const StorageError&) {
+    return {};
+  }
+}
+
 class Look {
  public:
   Look(fs::path folder, std::string word, std::chrono::milliseconds patience)
       : folder_(std::move(folder)), word_(std::move(word)), patience_(patience) {}
 
   void leave_word(int rank) const {
-    if (rank == 0 || sees(0)) return write_text_file(word_of(folder_, rank), word_);
+    if (rank == 0) return;  // it has left its word already
+    if (sees(0)) return write_text_file(word_of(folder_, rank), word_);
     throw StorageError(
         {.what = fmt::format("host {} does not see the folder that rank 0 sees", host_name()),
          .value = folder_.parent_path().string(),
@@ -88,8 +98,7 @@ class Look {
     const fs::path path = word_of(folder_, rank);
     const auto give_up = std::chrono::steady_clock::now() + patience_;
     while (true) {
-      std::error_code ignored;
-      if (fs::exists(path, ignored) && read_text_file(path, kMaxWordBytes) == word_) return true;
+      if (text_in(path) == word_) return true;
       if (std::chrono::steady_clock::now() > give_up) return false;
       std::this_thread::sleep_for(kLookEvery);
     }
