@@ -17,9 +17,7 @@
 
 namespace zeroshard {
 
-inline const SafetensorsDType* stored_as(std::string_view name) {
-  return find_safetensors_dtype(name);
-}
+inline StoredDType stored_as(std::string_view name) { return StoredDType::of(name).value(); }
 
 struct SavedModel {
   std::vector<TensorToSave> tensors;
@@ -101,7 +99,8 @@ inline SaveContents SavedModel::contents(int rank, int world_size) const {
                      : rank == 0 ? Span(0, numels[i])
                                  : Span();
     for (const std::string& state : states_of(tensor.kind)) {
-      const auto* dtype = tensor.kind == TensorKind::trained ? stored_as("F32") : tensor.dtype;
+      const StoredDType dtype =
+          tensor.kind == TensorKind::trained ? stored_as("F32") : tensor.dtype;
       if (own.empty() && (rank != 0 || numels[i] != 0)) continue;
       contents.states.push_back({.tensor = i, .state = state, .dtype = dtype, .elements = own});
     }
@@ -122,7 +121,7 @@ inline SaveContents SavedModel::contents(int rank, int world_size) const {
 inline CopyState SavedModel::source(const SaveContents& contents) const {
   return [this, &contents](std::size_t number, const Span& elements, std::byte* into) {
     const StateToSave& state = contents.states[number];
-    copy(tensors[state.tensor].name, state.state, elements, state.dtype->bits / 8, into);
+    copy(tensors[state.tensor].name, state.state, elements, state.dtype.bytes(), into);
   };
 }
 

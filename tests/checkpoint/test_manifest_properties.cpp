@@ -32,7 +32,7 @@ TEST(ManifestProperties, HoldForTheSeedsAndForDamagedOnes) {
 TEST(ManifestProperties, WouldNoticeAPieceThatIsMisplaced) {
   Manifest manifest;
   manifest.files = {{"file", 100, {1}}};
-  StoredTensor tensor{.name = "a", .dtype = find_safetensors_dtype("F32"), .shape = {4}};
+  StoredTensor tensor{.name = "a", .dtype = DType::fp32, .shape = {4}};
   tensor.states["value"] = {tensor.dtype, {{0, Span(0, 4), 88}}};
   manifest.tensors = {tensor};
   EXPECT_EQ(misplaced(manifest), "a piece outside");

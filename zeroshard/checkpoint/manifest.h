@@ -37,10 +37,10 @@ struct StoredPiece {
 };
 
 struct StoredState {
-  const SafetensorsDType* dtype = nullptr;  // a row of kSafetensorsDTypes
-  std::vector<StoredPiece> pieces;          // in order; together the whole tensor
+  StoredDType dtype;
+  std::vector<StoredPiece> pieces;  // in order; together the whole tensor
 
-  std::uint64_t element_bytes() const { return dtype->bits / 8; }
+  std::uint64_t element_bytes() const { return dtype.bytes(); }
   bool operator==(const StoredState&) const = default;
 };
 
@@ -53,7 +53,7 @@ using ByState = std::map<std::string, StoredState, std::less<>>;
 struct StoredTensor {
   std::string name;
   TensorKind kind = TensorKind::trained;
-  const SafetensorsDType* dtype = nullptr;  // what the model computes with
+  StoredDType dtype;  // what the model computes with
   std::vector<std::int64_t> shape;
   std::int64_t updates = 0;
   std::map<std::string, double> scalars = {};  // of an optimizer of the client's

@@ -53,7 +53,7 @@ class Writer {
 };
 
 void put_state(Writer& out, const std::string& name, const StoredState& state) {
-  out.put("{}:{{\"dtype\":\"{}\",\"pieces\":[", json_quoted(name), state.dtype->name);
+  out.put("{}:{{\"dtype\":\"{}\",\"pieces\":[", json_quoted(name), state.dtype.name());
   out.list(state.pieces, ",", [&](const StoredPiece& piece) {
     out.put("[{},{},{},{}]", piece.file, piece.elements.begin(), piece.elements.end(),
             piece.offset);
@@ -63,7 +63,7 @@ void put_state(Writer& out, const std::string& name, const StoredState& state) {
 
 void put_tensor(Writer& out, const StoredTensor& tensor) {
   out.put("{{\"name\":{},\"kind\":\"{}\",\"dtype\":\"{}\",\"shape\":[", json_quoted(tensor.name),
-          name_of(tensor.kind), tensor.dtype->name);
+          name_of(tensor.kind), tensor.dtype.name());
   out.list(tensor.shape, ",", [&](std::int64_t extent) { out.number(extent); });
   out.put("],\"updates\":{}", tensor.updates);
   if (!tensor.scalars.empty()) {

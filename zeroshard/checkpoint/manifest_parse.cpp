@@ -45,10 +45,10 @@ void refuse_others(const JsonView& root, const std::string& file) {
   });
 }
 
-const SafetensorsDType* read_dtype(const JsonView& view) {
-  const SafetensorsDType* dtype = find_safetensors_dtype(view.text());
-  if (dtype == nullptr || dtype->bits % 8 != 0) view.fail("is no dtype that can be stored");
-  return dtype;
+StoredDType read_dtype(const JsonView& view) {
+  const std::optional<StoredDType> dtype = StoredDType::of(view.text());
+  if (!dtype || dtype->bits() % 8 != 0) view.fail("is no dtype that can be stored");
+  return *dtype;
 }
 
 Texts read_texts(const JsonView& root, std::string_view member) {

@@ -13,16 +13,16 @@
 namespace zeroshard {
 namespace {
 
-std::uint64_t width_of(const StateToSave& state) { return state.dtype->bits / 8; }
+std::uint64_t width_of(const StateToSave& state) { return state.dtype.bytes(); }
 
 std::uint64_t bytes_of(const StateToSave& state) {
   return static_cast<std::uint64_t>(state.elements.size()) * width_of(state);
 }
 
 // A state that is here as a whole looks like the tensor; a part says which one it is.
-HeaderEntry entry_of(const StateToSave& state, const TensorToSave& tensor) {
-  HeaderEntry entry{.name = fmt::format("{}/{}", state.state, tensor.name),
-                    .dtype = state.dtype->name,
+TensorEntry entry_of(const StateToSave& state, const TensorToSave& tensor) {
+  TensorEntry entry{.name = fmt::format("{}/{}", state.state, tensor.name),
+                    .dtype = state.dtype,
                     .shape = tensor.shape};
   const std::int64_t numel =
       std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies{});
@@ -68,9 +68,9 @@ RankFile::RankFile(const SaveContents& contents, int rank)
 }
 
 void RankFile::lay_out() {
-  std::vector<HeaderEntry> entries;
+  std::vector<TensorEntry> entries;
   std::uint64_t reached = 0;
-  const auto place = [&](HeaderEntry entry, std::uint64_t bytes) {
+  const auto place = [&](TensorEntry entry, std::uint64_t bytes) {
     entry.begin = reached;
     entry.end = reached += bytes;
     entries.push_back(std::move(entry));
@@ -82,7 +82,7 @@ void RankFile::lay_out() {
   }
   for (const BlobToSave& blob : contents_.blobs) {
     blobs_.push_back(place({.name = "blob/" + blob.name,
-                            .dtype = "U8",
+                            .dtype = DType::uint8,
                             .shape = {static_cast<std::int64_t>(blob.bytes.size())}},
                            blob.bytes.size()));
   }

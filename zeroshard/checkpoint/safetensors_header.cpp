@@ -9,7 +9,6 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/checkpoint/json_events.h"
-#include "zeroshard/checkpoint/safetensors_dtype.h"
 
 namespace zeroshard {
 namespace {
@@ -21,7 +20,7 @@ namespace {
 }
 
 std::uint64_t tensor_bytes(const TensorEntry& entry) {
-  std::uint64_t bytes = static_cast<std::uint64_t>(bytes_of(entry.dtype));
+  std::uint64_t bytes = entry.dtype.bytes();
   for (const std::int64_t extent : entry.shape) {
     if (extent < 0) refuse(entry, "a tensor to be saved has a negative extent");
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) {
@@ -50,19 +49,6 @@ void lay_out(std::vector<TensorEntry>& entries) {
 
 std::string format_safetensors_header(const std::vector<TensorEntry>& entries,
                                       const SafetensorsMetadata& metadata) {
-  std::vector<HeaderEntry> all;
-  for (const TensorEntry& entry : entries) {
-    all.push_back({.name = entry.name,
-                   .dtype = safetensors_name_of(entry.dtype),
-                   .shape = entry.shape,
-                   .begin = entry.begin,
-                   .end = entry.end});
-  }
-  return format_safetensors_header(all, metadata);
-}
-
-std::string format_safetensors_header(const std::vector<HeaderEntry>& entries,
-                                      const SafetensorsMetadata& metadata) {
   std::vector<std::string> members;
   if (!metadata.empty()) {
     std::vector<std::string> pairs;
@@ -71,10 +57,10 @@ std::string format_safetensors_header(const std::vector<HeaderEntry>& entries,
     }
     members.push_back(fmt::format("\"{}\":{{{}}}", kMetadataKey, fmt::join(pairs, ",")));
   }
-  for (const HeaderEntry& entry : entries) {
+  for (const TensorEntry& entry : entries) {
     members.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                                  json_quoted(entry.name), entry.dtype, fmt::join(entry.shape, ","),
-                                  entry.begin, entry.end));
+                                  json_quoted(entry.name), entry.dtype.name(),
+                                  fmt::join(entry.shape, ","), entry.begin, entry.end));
   }
   std::string json = fmt::format("{{{}}}", fmt::join(members, ","));
   json.append((8 - json.size() % 8) % 8, ' ');

@@ -11,13 +11,13 @@
 #include <string_view>
 #include <vector>
 
-#include "zeroshard/base/dtype.h"
+#include "zeroshard/checkpoint/safetensors_dtype.h"
 
 namespace zeroshard {
 
 struct TensorEntry {
   std::string name;
-  DType dtype = DType::fp32;
+  StoredDType dtype;
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0;  // bytes from the start of the data
   std::uint64_t end = 0;
@@ -59,18 +59,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
 // shapes that are negative or do not fit in 64 bits are a ConfigError.
 void lay_out(std::vector<TensorEntry>& entries);
 
-// A tensor of any element type that the format has, by the format's own word.
-struct HeaderEntry {
-  std::string name;
-  std::string_view dtype;
-  std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
-
 // The head as it stands in the file: prefix, JSON, and spaces up to a multiple of 8.
-std::string format_safetensors_header(const std::vector<HeaderEntry>& entries,
-                                      const SafetensorsMetadata& metadata);
 std::string format_safetensors_header(const std::vector<TensorEntry>& entries,
                                       const SafetensorsMetadata& metadata);
 

@@ -16,7 +16,7 @@ namespace zeroshard {
 struct TensorToSave {
   std::string name;
   TensorKind kind = TensorKind::trained;
-  const SafetensorsDType* dtype = nullptr;
+  StoredDType dtype;
   std::vector<std::int64_t> shape = {};
   std::int64_t updates = 0;
   std::map<std::string, double> scalars = {};
@@ -26,7 +26,7 @@ struct TensorToSave {
 struct StateToSave {
   std::size_t tensor = 0;  // in SaveContents::tensors
   std::string state;       // see docs/checkpoint_format.md; "value" must be there for each tensor
-  const SafetensorsDType* dtype = nullptr;
+  StoredDType dtype;
   Span elements;
 };
 

@@ -17,10 +17,8 @@ bool has_model(const fs::path& folder) {
 }
 
 StoredTensor as_stored(const TensorEntry& entry, std::size_t file, std::uint64_t data_begin) {
-  StoredTensor tensor{.name = entry.name,
-                      .kind = TensorKind::frozen,
-                      .dtype = find_safetensors_dtype(safetensors_name_of(entry.dtype)),
-                      .shape = entry.shape};
+  StoredTensor tensor{
+      .name = entry.name, .kind = TensorKind::frozen, .dtype = entry.dtype, .shape = entry.shape};
   StoredState& value = tensor.states[std::string(kValueState)];
   value.dtype = tensor.dtype;
   if (entry.bytes() == 0) return tensor;

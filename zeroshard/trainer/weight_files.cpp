@@ -22,7 +22,7 @@ void refuse_integers(const TensorEntry& entry) {
     return;
   }
   throw ConfigError({.what = "weights are not floating point",
-                     .value = fmt::format("{} is {}", entry.name, name_of(entry.dtype))});
+                     .value = fmt::format("{} is {}", entry.name, name_of(*entry.dtype.dtype()))});
 }
 
 void check_entry(const ModelFolder& folder, const ParameterShape& wanted) {

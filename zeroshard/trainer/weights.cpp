@@ -67,11 +67,12 @@ void write_weights(Engine& engine, Communicator& comm, const ModelOptions& model
 ParameterFiller weights_from(const ModelFolder& folder) {
   return [&folder](const std::string& name, const Span& elements, float* values) {
     const TensorEntry& entry = folder.entry(name);
-    const auto width = static_cast<std::uint64_t>(bytes_of(entry.dtype));
+    const std::uint64_t width = entry.dtype.bytes();
     std::vector<std::byte> bytes(static_cast<std::size_t>(elements.size()) * width);
     folder.read(name, static_cast<std::uint64_t>(elements.begin()) * width, bytes);
     for (std::int64_t i = 0; i < elements.size(); ++i) {
-      values[i] = widened(bytes.data() + static_cast<std::uint64_t>(i) * width, entry.dtype);
+      values[i] =
+          widened(bytes.data() + static_cast<std::uint64_t>(i) * width, *entry.dtype.dtype());
     }
   };
 }
