@@ -171,7 +171,7 @@ TEST(Export, TheConfigNamesTheDtype) {
   EXPECT_EQ(with_dtype("no JSON", DType::bf16), "no JSON");
   EXPECT_EQ(with_dtype("{\"dtype\": \"float32\"}", std::nullopt), "{\"dtype\": \"float32\"}");
   EXPECT_EQ(with_dtype("{\"dtype\":\"float32\",\"eps\":1e-06}", DType::bf16),
-            "{\n  \"dtype\": \"bfloat16\",\n  \"eps\": 0.000001\n}\n");
+            "{\n  \"dtype\": \"bfloat16\",\n  \"eps\": 1e-06\n}\n");
 }
 
 TEST(Compare, FindsWhatDiffers) {

@@ -74,13 +74,13 @@ TEST(Manifest, RefusesWhatComesFromTheFuture) {
       has(refusal_of(changed("zeroshard.checkpoint", "others.checkpoint")), "another format"));
 }
 
-struct Damage {
+struct Change {
   const char* from;
   const char* to;
   const char* said;
 };
 
-class ManifestDamage : public testing::TestWithParam<Damage> {};
+class ManifestDamage : public testing::TestWithParam<Change> {};
 
 TEST_P(ManifestDamage, IsRefusedWithItsPlace) {
   const auto& [from, to, said] = GetParam();
@@ -89,40 +89,41 @@ TEST_P(ManifestDamage, IsRefusedWithItsPlace) {
 
 INSTANTIATE_TEST_SUITE_P(
     Each, ManifestDamage,
-    testing::Values(Damage{"\"rank_00000.safetensors\"", "\"../secret\"",
+    testing::Values(Change{"\"rank_00000.safetensors\"", "\"../secret\"",
                            "files[0].name is no file of the folder"},
-                    Damage{"\"rank_00000.safetensors\"", "\"rank_00001.safetensors\"",
+                    Change{"\"rank_00000.safetensors\"", "\"rank_00001.safetensors\"",
                            "is there twice"},
-                    Damage{"\"bytes\":5000", "\"bytes\":-5", "no whole number"},
-                    Damage{"\"bytes\":5000", "\"bytes\":9223372036854775807",
+                    Change{"\"bytes\":5000", "\"bytes\":-5", "no whole number"},
+                    Change{"\"bytes\":5000", "\"bytes\":9223372036854775807",
                            "not one checksum for each chunk"},
-                    Damage{"\"bytes\":5000", "\"bytes\":\"5000\"", "no whole number"},
-                    Damage{"0000000000000001", "000000000000000g", "not one checksum"},
-                    Damage{"\"chunk_bytes\":1048576", "\"chunk_bytes\":1048577", "no power of two"},
-                    Damage{"\"chunk_bytes\":1048576", "\"chunk_bytes\":0", "no power of two"},
-                    Damage{"\"chunk_bytes\":1048576", "\"chunk_bytes\":2097152", "no power of two"},
-                    Damage{"\"shape\":[3,4]", "\"shape\":[9223372036854775807,9]", "does not fit"},
-                    Damage{"\"shape\":[3,4]", "\"shape\":[3,-4]", "no whole number"},
-                    Damage{"\"shape\":[3,4]", "\"shape\":[3,5]", "lacks elements of exp_avg"},
-                    Damage{"\"shape\":[3,4]", "\"shape\":{}", "is no list"},
-                    Damage{"\"dtype\":\"F32\"", "\"dtype\":\"F4\"", "no dtype that can be stored"},
-                    Damage{"[0,0,5,128]", "[0,0,5,128,1]", "is not [file, begin, end, offset]"},
-                    Damage{"[0,0,5,128]", "[2,0,5,128]", "not listed"},
-                    Damage{"[0,0,5,128]", "[0,0,5,4984]", "lies outside its file"},
-                    Damage{"[0,0,5,128]", "[0,0,5,9223372036854775807]", "lies outside its file"},
-                    Damage{"[0,0,5,128]", "[0,0,5,129]", "does not begin at a whole element"},
-                    Damage{"[0,0,5,128]", "[0,0,6,128]", "overlaps"},
-                    Damage{"[0,0,5,128]", "[0,0,4,128]", "lacks elements"},
-                    Damage{"[0,0,5,128]", "[0,5,5,128]", "elements that the tensor has not"},
-                    Damage{"\"value\":{", "\"valve\":{", "lacks elements of value"},
-                    Damage{"\"exp_avg\":{", "\"value\":{", "twice"},
-                    Damage{"\"name\":\"empty\"", "\"name\":\"tied\"", "no tensor"},
-                    Damage{"{\"tied\"", "{\"empty\"", "is a tensor itself"},
-                    Damage{"\"file\":1", "\"file\":2", "not below 2"},
-                    Damage{"\"bytes\":17", "\"bytes\":1048578", "lies outside its file"},
-                    Damage{"\"step\":-1", "\"step\":true", "is no number"},
-                    Damage{"\"documents\":{", "\"documents\":[", "no JSON"},
-                    Damage{"\"tensors\"", "\"censors\"", "lacks \"tensors\""}));
+                    Change{"\"bytes\":5000", "\"bytes\":\"5000\"", "no whole number"},
+                    Change{"0000000000000001", "000000000000000g", "not one checksum"},
+                    Change{"\"chunk_bytes\":1048576", "\"chunk_bytes\":1048577", "no power of two"},
+                    Change{"\"chunk_bytes\":1048576", "\"chunk_bytes\":0", "no power of two"},
+                    Change{"\"chunk_bytes\":1048576", "\"chunk_bytes\":2097152", "no power of two"},
+                    Change{"\"shape\":[3,4]", "\"shape\":[9223372036854775807,9]", "does not fit"},
+                    Change{"\"shape\":[3,4]", "\"shape\":[3,-4]", "no whole number"},
+                    Change{"\"shape\":[3,4]", "\"shape\":[3,5]", "lacks elements of exp_avg"},
+                    Change{"\"shape\":[3,4]", "\"shape\":{}", "is no list"},
+                    Change{"\"dtype\":\"F32\"", "\"dtype\":\"F4\"", "no dtype that can be stored"},
+                    Change{"[0,0,5,128]", "[0,0,5,128,1]", "is not [file, begin, end, offset]"},
+                    Change{"[0,0,5,128]", "[2,0,5,128]", "not listed"},
+                    Change{"[0,0,5,128]", "[0,0,5,4984]", "lies outside its file"},
+                    Change{"[0,0,5,128]", "[0,0,5,9223372036854775807]", "lies outside its file"},
+                    Change{"[0,0,5,128]", "[0,0,5,129]", "does not begin at a whole element"},
+                    Change{"[0,0,5,128]", "[0,0,6,128]", "overlaps"},
+                    Change{"[0,0,5,128]", "[0,0,4,128]", "lacks elements"},
+                    Change{"[0,0,5,128]", "[0,5,5,128]", "elements that the tensor has not"},
+                    Change{"\"value\":{", "\"valve\":{", "lacks elements of value"},
+                    Change{"\"exp_avg\":{", "\"value\":{", "twice"},
+                    Change{"\"name\":\"empty\"", "\"name\":\"tied\"", "no tensor"},
+                    Change{"{\"tied\"", "{\"empty\"", "is a tensor itself"},
+                    Change{"\"file\":1", "\"file\":2", "not below 2"},
+                    Change{"\"bytes\":17", "\"bytes\":1048578", "lies outside its file"},
+                    Change{"\"step\":-1", "\"step\":true", "is no number"},
+                    Change{"{\"tied\"", "{\"\\udd00\"", "no JSON"},
+                    Change{"\"documents\":{", "\"documents\":[", "no JSON"},
+                    Change{"\"tensors\"", "\"censors\"", "lacks \"tensors\""}));
 
 TEST(Manifest, RefusesTheSameBlobTwice) {
   EXPECT_TRUE(has(refusal_of(changed("\"name\":\"rng.cpu\",\"rank\":1", "\"name\":\"client\"")),

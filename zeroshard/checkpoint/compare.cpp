@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "zeroshard/base/half.h"
+#include "zeroshard/checkpoint/float_values.h"
 
 namespace zeroshard {
 namespace {
@@ -19,23 +19,12 @@ std::string text_of(const RunNumbers::Number& number) {
   return std::visit([](auto value) { return fmt::format("{}", value); }, number);
 }
 
-double value_at(const std::byte* at, DType dtype) {
-  if (dtype == DType::fp32) {
-    float value = 0;
-    std::memcpy(&value, at, sizeof(value));
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, at, sizeof(bits));
-  return dtype == DType::bf16 ? bf16_to_fp32(bits) : fp16_to_fp32(bits);
-}
-
 // How far two elements are apart: 0 for types that are no floating point, and infinite where one is
 // no number.
 double distance(const std::byte* first, const std::byte* second, StoredDType dtype) {
   const std::optional<DType> known = dtype.dtype();
-  if (known != DType::fp32 && known != DType::bf16 && known != DType::fp16) return 0.0;
-  const double apart = std::abs(value_at(first, *known) - value_at(second, *known));
+  if (!is_float(known)) return 0.0;
+  const double apart = std::abs(double{float_at(first, *known)} - double{float_at(second, *known)});
   return std::isnan(apart) ? std::numeric_limits<double>::infinity() : apart;
 }
 

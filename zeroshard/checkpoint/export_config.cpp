@@ -1,13 +1,17 @@
 #include "zeroshard/checkpoint/export_config.h"
 
+#include <cstdint>
 #include <string_view>
 
-#include <rapidjson/document.h>
+#include <rapidjson/memorystream.h>
 #include <rapidjson/prettywriter.h>
+#include <rapidjson/reader.h>
 #include <rapidjson/stringbuffer.h>
 
 namespace zeroshard {
 namespace {
+
+using Size = rapidjson::SizeType;
 
 std::string_view torch_name_of(DType dtype) {
   switch (dtype) {
@@ -17,29 +21,62 @@ std::string_view torch_name_of(DType dtype) {
   }
 }
 
+// Writes what it is told, numbers digit by digit, and the outermost object's dtype as another.
+class Rewriter {
+ public:
+  explicit Rewriter(DType dtype) : word_(torch_name_of(dtype)) { writer_.SetIndent(' ', 2); }
+
+  bool found() const { return found_; }
+  std::string text() const { return std::string(buffer_.GetString(), buffer_.GetSize()) + "\n"; }
+
+  bool RawNumber(const char* digits, Size size, bool) {
+    return writer_.RawValue(digits, size, rapidjson::kNumberType);
+  }
+  bool String(const char* text, Size size, bool) {
+    if (!is_dtype_) return writer_.String(text, size);
+    is_dtype_ = false;
+    found_ = true;
+    return writer_.String(word_.data(), static_cast<Size>(word_.size()));
+  }
+  bool Key(const char* text, Size size, bool) {
+    const std::string_view key(text, size);
+    is_dtype_ = depth_ == 1 && (key == "dtype" || key == "torch_dtype");
+    return writer_.Key(text, size);
+  }
+  bool StartObject() { return ++depth_, writer_.StartObject(); }
+  bool EndObject(Size members) { return --depth_, writer_.EndObject(members); }
+  bool StartArray() { return ++depth_, writer_.StartArray(); }
+  bool EndArray(Size elements) { return --depth_, writer_.EndArray(elements); }
+  bool Null() { return writer_.Null(); }
+  bool Bool(bool value) { return writer_.Bool(value); }
+  // Not called: numbers arrive as raw text.
+  bool Int(int) { return false; }
+  bool Uint(unsigned) { return false; }
+  bool Int64(std::int64_t) { return false; }
+  bool Uint64(std::uint64_t) { return false; }
+  bool Double(double) { return false; }
+
+ private:
+  const std::string_view word_;
+  rapidjson::StringBuffer buffer_;
+  rapidjson::PrettyWriter<rapidjson::StringBuffer> writer_{buffer_};
+  int depth_ = 0;
+  bool is_dtype_ = false;  // what comes next
+  bool found_ = false;
+};
+
 }  // namespace
 
 std::string with_dtype(const std::string& config, std::optional<DType> dtype) {
   if (!dtype) return config;
-  rapidjson::Document document;
-  constexpr unsigned kFlags = rapidjson::kParseIterativeFlag | rapidjson::kParseFullPrecisionFlag;
-  document.Parse<kFlags>(config.c_str());
-  if (document.HasParseError() || !document.IsObject()) return config;
-  bool named = false;
-  for (const char* name : {"dtype", "torch_dtype"}) {
-    const auto found = document.FindMember(name);
-    if (found == document.MemberEnd() || !found->value.IsString()) continue;
-    const std::string_view word = torch_name_of(*dtype);
-    found->value.SetString(word.data(), static_cast<rapidjson::SizeType>(word.size()),
-                           document.GetAllocator());
-    named = true;
-  }
-  if (!named) return config;
-  rapidjson::StringBuffer buffer;
-  rapidjson::PrettyWriter<rapidjson::StringBuffer> writer(buffer);
-  writer.SetIndent(' ', 2);
-  document.Accept(writer);
-  return std::string(buffer.GetString(), buffer.GetSize()) + "\n";
+  Rewriter rewriter(*dtype);
+  rapidjson::MemoryStream stream(config.data(), config.size());
+  constexpr unsigned kFlags = rapidjson::kParseIterativeFlag |
+                              rapidjson::kParseNumbersAsStringsFlag |
+                              rapidjson::kParseValidateEncodingFlag;
+  rapidjson::Reader reader;
+  const bool is_json = !reader.Parse<kFlags>(stream, rewriter).IsError();
+  return is_json && rewriter.found() ? rewriter.text() : config;
 }
 
 }  // namespace zeroshard

@@ -1,31 +1,24 @@
 #include "zeroshard/checkpoint/export_model.h"
 
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "zeroshard/base/error.h"
-#include "zeroshard/base/half.h"
-#include "zeroshard/base/thread_pool.h"
 #include "zeroshard/checkpoint/export_config.h"
+#include "zeroshard/checkpoint/float_values.h"
 #include "zeroshard/checkpoint/json_events.h"
 #include "zeroshard/checkpoint/model_folder.h"
 #include "zeroshard/checkpoint/safetensors.h"
 #include "zeroshard/checkpoint/write_folder.h"
-#include "zeroshard/numeric/convert.h"
 
 namespace zeroshard {
 namespace {
 
 constexpr std::string_view kConfigFile = "config.json";
 constexpr std::string_view kGenerationFile = "generation_config.json";
-
-bool is_float(const std::optional<DType>& dtype) {
-  return dtype == DType::fp32 || dtype == DType::bf16 || dtype == DType::fp16;
-}
 
 // What a tensor becomes.
 struct Plan {
@@ -97,39 +90,24 @@ class TensorWriter {
   std::span<const std::byte> converted(const Plan& plan, std::span<const std::byte> bytes) {
     const StoredDType from = plan.value().dtype;
     if (from == plan.dtype) return bytes;
-    const auto count = static_cast<std::int64_t>(bytes.size() / from.bytes());
-    converted_.resize(static_cast<std::size_t>(count) * plan.dtype.bytes());
-    convert({converted_.data(), *plan.dtype.dtype()}, {bytes.data(), *from.dtype()}, count, pool_);
-    if (plan.dtype == DType::fp16) count_overflows(bytes, *from.dtype(), count);
+    const std::size_t count = bytes.size() / from.bytes();
+    converted_.resize(count * plan.dtype.bytes());
+    for (std::size_t i = 0; i < count; ++i) {
+      const float value = float_at(bytes.data() + i * from.bytes(), *from.dtype());
+      std::byte* const to = converted_.data() + i * plan.dtype.bytes();
+      put_float(to, *plan.dtype.dtype(), value);
+      if (plan.dtype == DType::fp16 && std::isfinite(value)) count_overflow(to);
+    }
     return converted_;
   }
 
   // Only fp16 has a range that weights may leave.
-  void count_overflows(std::span<const std::byte> bytes, DType from, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::uint16_t bits = 0;
-      std::memcpy(&bits, element_at(converted_.data(), i, DType::fp16), sizeof(bits));
-      if ((bits & 0x7FFFU) == 0x7C00U && std::isfinite(value_at(bytes, from, i))) {
-        ++result_.overflowed;
-      }
-    }
-  }
-
-  static float value_at(std::span<const std::byte> bytes, DType dtype, std::int64_t index) {
-    const std::byte* const at = element_at(bytes.data(), index, dtype);
-    if (dtype == DType::fp32) {
-      float value = 0;
-      std::memcpy(&value, at, sizeof(value));
-      return value;
-    }
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, at, sizeof(bits));
-    return dtype == DType::bf16 ? bf16_to_fp32(bits) : fp16_to_fp32(bits);
+  void count_overflow(const std::byte* rounded) {
+    if (!std::isfinite(float_at(rounded, DType::fp16))) ++result_.overflowed;
   }
 
   RangeReader& reader_;
   Exported& result_;
-  ThreadPool pool_;
   std::vector<std::byte> converted_;
 };
 

@@ -27,11 +27,11 @@ class Adapter {
   }
   bool String(const char* text, rapidjson::SizeType size, bool) {
     events_.text({text, size});
-    return true;
+    return !has_lone_surrogate({text, size});
   }
   bool Key(const char* text, rapidjson::SizeType size, bool) {
     events_.key({text, size});
-    return true;
+    return !has_lone_surrogate({text, size});
   }
   bool StartObject() {
     events_.open_object();
@@ -89,6 +89,14 @@ std::optional<std::uint64_t> parse_whole_number(std::string_view digits) {
   const auto [stopped, error] = std::from_chars(digits.data(), end, value);
   if (error != std::errc{} || stopped != end) return std::nullopt;
   return value;
+}
+
+bool has_lone_surrogate(std::string_view text) {
+  for (std::size_t at = text.find('\xED'); at != std::string_view::npos;
+       at = text.find('\xED', at + 1)) {
+    if (at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) >= 0xA0U) return true;
+  }
+  return false;
 }
 
 std::string json_quoted(std::string_view text) {

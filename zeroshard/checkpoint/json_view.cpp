@@ -1,13 +1,14 @@
 #include "zeroshard/checkpoint/json_view.h"
 
 #include <algorithm>
-#include <limits>
+#include <charconv>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 #include <rapidjson/error/en.h>
 #include <rapidjson/memorystream.h>
+#include <rapidjson/reader.h>
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/checkpoint/json_events.h"
@@ -25,19 +26,75 @@ bool is_plain(std::string_view name) {
          std::ranges::all_of(name, [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); });
 }
 
+// Hands events on to a document; numbers come as text, since RapidJSON 1.1's own conversion shifts
+// out of range for some that are almost zero.
+class Numbers {
+ public:
+  explicit Numbers(rapidjson::Document& document) : document_(document) {}
+
+  bool RawNumber(const char* digits, rapidjson::SizeType size, bool) {
+    const char* const end = digits + size;
+    std::int64_t whole = 0;
+    if (is_all(std::from_chars(digits, end, whole), end)) return document_.Int64(whole);
+    std::uint64_t large = 0;
+    if (is_all(std::from_chars(digits, end, large), end)) return document_.Uint64(large);
+    double real = 0;
+    return is_all(std::from_chars(digits, end, real), end) && document_.Double(real);
+  }
+  bool Null() { return document_.Null(); }
+  bool Bool(bool value) { return document_.Bool(value); }
+  bool String(const char* text, rapidjson::SizeType size, bool copy) {
+    return !has_lone_surrogate({text, size}) && document_.String(text, size, copy);
+  }
+  bool Key(const char* text, rapidjson::SizeType size, bool copy) {
+    return !has_lone_surrogate({text, size}) && document_.Key(text, size, copy);
+  }
+  bool StartObject() { return document_.StartObject(); }
+  bool EndObject(rapidjson::SizeType members) { return document_.EndObject(members); }
+  bool StartArray() { return document_.StartArray(); }
+  bool EndArray(rapidjson::SizeType elements) { return document_.EndArray(elements); }
+  // Not called: numbers arrive as raw text.
+  bool Int(int) { return false; }
+  bool Uint(unsigned) { return false; }
+  bool Int64(std::int64_t) { return false; }
+  bool Uint64(std::uint64_t) { return false; }
+  bool Double(double) { return false; }
+
+ private:
+  static bool is_all(const std::from_chars_result& result, const char* end) {
+    return result.ec == std::errc{} && result.ptr == end;
+  }
+
+  rapidjson::Document& document_;
+};
+
+// Iterative: nesting costs memory in proportion to the text, and no stack.
+struct Generator {
+  std::string_view text;
+  rapidjson::ParseResult result = {};
+
+  bool operator()(rapidjson::Document& document) {
+    constexpr unsigned kFlags = rapidjson::kParseIterativeFlag |
+                                rapidjson::kParseNumbersAsStringsFlag |
+                                rapidjson::kParseValidateEncodingFlag;
+    rapidjson::MemoryStream stream(text.data(), text.size());
+    Numbers numbers(document);
+    rapidjson::Reader reader;
+    result = reader.Parse<kFlags>(stream, numbers);
+    return !result.IsError();
+  }
+};
+
 }  // namespace
 
 JsonDocument::JsonDocument(std::string_view text, std::string file, std::string kind)
     : file_(std::move(file)), kind_(std::move(kind)) {
   if (text.find('\0') != std::string_view::npos) fail("it is no JSON: it has a zero byte");
-  // Iterative: nesting costs memory in proportion to the text, and no stack.
-  constexpr unsigned kFlags = rapidjson::kParseIterativeFlag | rapidjson::kParseFullPrecisionFlag |
-                              rapidjson::kParseValidateEncodingFlag;
-  rapidjson::MemoryStream stream(text.data(), text.size());
-  document_.ParseStream<kFlags, rapidjson::UTF8<>>(stream);
-  if (!document_.HasParseError()) return;
-  fail(fmt::format("it is no JSON, at byte {}: {}", document_.GetErrorOffset(),
-                   rapidjson::GetParseError_En(document_.GetParseError())));
+  Generator generator{.text = text};
+  document_.Populate(generator);
+  if (!generator.result.IsError()) return;
+  fail(fmt::format("it is no JSON, at byte {}: {}", generator.result.Offset(),
+                   rapidjson::GetParseError_En(generator.result.Code())));
 }
 
 void JsonDocument::fail(std::string_view what) const {

@@ -1,6 +1,5 @@
 #include "zeroshard/checkpoint/save_lock.h"
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <ctime>
@@ -15,6 +14,7 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/file_error.h"
+#include "zeroshard/base/host_name.h"
 #include "zeroshard/base/log.h"
 #include "zeroshard/checkpoint/file.h"
 
@@ -24,11 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxOwnerBytes = 1000;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
-}
 
 // Different for every lock that was ever taken, and good to read.
 std::string new_owner() {

@@ -1,6 +1,5 @@
 // Every rank leaves a word in the folder and looks for the others'. A disk of one host's own is
 // noticed so, before a job has trained for hours.
-#include <array>
 #include <chrono>
 #include <random>
 #include <system_error>
@@ -11,6 +10,7 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/file_error.h"
+#include "zeroshard/base/host_name.h"
 #include "zeroshard/checkpoint/agreement.h"
 #include "zeroshard/checkpoint/file.h"
 #include "zeroshard/checkpoint/save_folder.h"
@@ -23,11 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kLookEvery{20};
 constexpr std::uint64_t kMaxWordBytes = 1000;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
-}
 
 std::string new_word() {
   std::random_device random;

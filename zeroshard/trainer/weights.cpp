@@ -1,10 +1,9 @@
 #include "zeroshard/trainer/weights.h"
 
-#include <cstring>
 #include <optional>
 #include <vector>
 
-#include "zeroshard/base/half.h"
+#include "zeroshard/checkpoint/float_values.h"
 #include "zeroshard/checkpoint/write_folder.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/models/spec.h"
@@ -37,17 +36,6 @@ struct Output {
   FolderWriter whole;
   SafetensorsWriter tensors;
 };
-
-float widened(const std::byte* at, DType dtype) {
-  if (dtype == DType::fp32) {
-    float value = 0;
-    std::memcpy(&value, at, sizeof(value));
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, at, sizeof(bits));
-  return dtype == DType::bf16 ? bf16_to_fp32(bits) : fp16_to_fp32(bits);
-}
 
 }  // namespace
 
