@@ -10,12 +10,13 @@
 #include <rapidjson/writer.h>
 
 #include "zeroshard/base/utf8.h"
+#include "zeroshard/checkpoint/raw_numbers.h"
 
 namespace zeroshard {
 namespace {
 
 // RapidJSON's handler, turned into ours.
-class Adapter {
+class Adapter : public RawNumbers {
  public:
   explicit Adapter(JsonEvents& events) : events_(events) {}
 
@@ -49,12 +50,6 @@ class Adapter {
     events_.close_list();
     return true;
   }
-  // Not called: numbers arrive as raw text.
-  bool Int(int) { return false; }
-  bool Uint(unsigned) { return false; }
-  bool Int64(std::int64_t) { return false; }
-  bool Uint64(std::uint64_t) { return false; }
-  bool Double(double) { return false; }
 
  private:
   bool literal() {

@@ -12,6 +12,7 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/checkpoint/json_events.h"
+#include "zeroshard/checkpoint/raw_numbers.h"
 
 namespace zeroshard {
 namespace {
@@ -28,7 +29,7 @@ bool is_plain(std::string_view name) {
 
 // Hands events on to a document; numbers come as text, since RapidJSON 1.1's own conversion shifts
 // out of range for some that are almost zero.
-class Numbers {
+class Numbers : public RawNumbers {
  public:
   explicit Numbers(rapidjson::Document& document) : document_(document) {}
 
@@ -53,12 +54,6 @@ class Numbers {
   bool EndObject(rapidjson::SizeType members) { return document_.EndObject(members); }
   bool StartArray() { return document_.StartArray(); }
   bool EndArray(rapidjson::SizeType elements) { return document_.EndArray(elements); }
-  // Not called: numbers arrive as raw text.
-  bool Int(int) { return false; }
-  bool Uint(unsigned) { return false; }
-  bool Int64(std::int64_t) { return false; }
-  bool Uint64(std::uint64_t) { return false; }
-  bool Double(double) { return false; }
 
  private:
   static bool is_all(const std::from_chars_result& result, const char* end) {
