@@ -15,6 +15,7 @@ Model make_model(const RunPlan& plan, Communicator& comm) {
   if (!plan.init) {
     Model model(plan.shape);
     set_parameters(*model, 1);
+    if (plan.prepare) plan.prepare(model);
     return model;
   }
   const Init scope(plan.options, comm);

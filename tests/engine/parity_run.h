@@ -18,7 +18,8 @@ struct RunPlan {
   int steps = 10;
   int rows = 12;  // of a global micro-batch; divided among the ranks
   bool init = false;
-  int first_step = 0;  // whose batch comes first
+  int first_step = 0;                        // whose batch comes first
+  std::function<void(Model&)> prepare = {};  // before the engine is made; not under init
   // Around training, on each rank.
   std::function<void(Engine&, Communicator&)> before = {};
   std::function<void(Engine&, Communicator&)> after = {};
