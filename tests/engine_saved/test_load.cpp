@@ -115,8 +115,7 @@ TEST(Load, AnotherModelIsRefusedOnAllRanksWithTheTensor) {
   RunPlan shallower = small_plan(0, 1);
   shallower.shape.blocks = 2;
   with_engine(shallower, [&](Engine& engine, Communicator&) {
-    EXPECT_NE(refusal_of(engine, folder.path()).find("the model has no block2"),
-              std::string::npos);
+    EXPECT_NE(refusal_of(engine, folder.path()).find("the model has no block2"), std::string::npos);
     EXPECT_EQ(load_engine(engine, folder.path(), {.strict = false}).unexpected.size(), 6U);
   });
 }
