@@ -70,6 +70,7 @@ Trace train_rank(const RunPlan& plan, Communicator& comm) {
     }
     trace.norms.push_back(result.gradient_norm);
     trace.applied.push_back(result.applied);
+    if (plan.after_step) plan.after_step(engine, comm, step);
   }
   if (plan.after) plan.after(engine, comm);
   trace.weights = all_weights(engine);

@@ -23,6 +23,7 @@ struct RunPlan {
   // Around training, on each rank.
   std::function<void(Engine&, Communicator&)> before = {};
   std::function<void(Engine&, Communicator&)> after = {};
+  std::function<void(Engine&, Communicator&, int step)> after_step = {};
 };
 
 RunPlan small_plan(int stage, int ranks, DType dtype = DType::fp32, std::int64_t micro_steps = 1);

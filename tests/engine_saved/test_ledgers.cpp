@@ -40,6 +40,10 @@ class Watched final : public TensorStates {
   void set_updates(std::size_t tensor, std::int64_t updates) override {
     states_.set_updates(tensor, updates);
   }
+  void begin_reading(const std::set<std::size_t>& units) override { states_.begin_reading(units); }
+  void end_reading(std::size_t unit) override { states_.end_reading(unit); }
+  void end_reading() noexcept override { states_.end_reading(); }
+  std::chrono::nanoseconds waited() const override { return states_.waited(); }
 
  private:
   void look() const { peak_ = std::max(peak_, allocated()); }

@@ -27,6 +27,8 @@ Part part_of(const FlatLayout& layout, std::size_t index, const Span& held) {
 }  // namespace
 
 CoreStates::CoreStates(Core& core) : core_(core), states_(core.states()) {
+  const Device device = core.state_memory().device();
+  if (device != kCpu) side_ = Stream::make(device);
   // The root unit first: whoever calls step() waits for it.
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < core_.units(); ++i) order.push_back(i);
@@ -109,6 +111,12 @@ at::Tensor CoreStates::memory_of(const HeldState& state, std::int64_t begin,
 }
 
 void CoreStates::read(const HeldState& state, const Span& elements, void* into) const {
+  if (!side_) return copy_out(state, elements, into);
+  side_->run([&] { copy_out(state, elements, into); });
+  side_->synchronize();
+}
+
+void CoreStates::copy_out(const HeldState& state, const Span& elements, void* into) const {
   const at::NoGradGuard no_grad;
   const std::int64_t begin = state.at + elements.begin() - state.elements.begin();
   const bool is_master = state.moment < 0 && tensors_[state.tensor].trained;

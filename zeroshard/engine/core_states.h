@@ -1,8 +1,11 @@
 // A core's states as checkpoints see them (tensor_state.h).
 #pragma once
 
+#include <optional>
+#include <set>
 #include <vector>
 
+#include "zeroshard/device/stream.h"
 #include "zeroshard/engine/core.h"
 #include "zeroshard/engine/tensor_state.h"
 
@@ -21,6 +24,11 @@ class CoreStates final : public TensorStates {
   void write(const HeldState& state, const Span& elements, const void* from, DType dtype) override;
   void set_updates(std::size_t tensor, std::int64_t updates) override;
 
+  void begin_reading(const std::set<std::size_t>& units) override { core_.gate().close(units); }
+  void end_reading(std::size_t unit) override { core_.gate().open(unit); }
+  void end_reading() noexcept override { core_.gate().open_all(); }
+  std::chrono::nanoseconds waited() const override { return core_.gate().waited(); }
+
  private:
   // A parameter in its unit.
   struct Place {
@@ -32,10 +40,12 @@ class CoreStates final : public TensorStates {
   void append_parameter(const Place& place);
   void append_states(HeldState first, std::vector<HeldState>& all) const;
   at::Tensor memory_of(const HeldState& state, std::int64_t begin, std::int64_t count) const;
+  void copy_out(const HeldState& state, const Span& elements, void* into) const;
 
   Core& core_;
   OptimizerStates& states_;
-  std::vector<Place> places_;  // of each tensor
+  std::optional<Stream> side_;  // of an accelerator: who reads beside training is not in its order
+  std::vector<Place> places_;   // of each tensor
   std::vector<TensorRecord> tensors_;
   std::vector<HeldState> owned_;
   std::vector<HeldState> held_;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,6 +45,7 @@ class HostUpdates {
     // By segment, where masters and moments are new already, but for the blocks that a record says
     // were left out.
     std::vector<UndoPointers> updated = {};
+    std::function<void()> when_may_begin = [] {};  // returns then
   };
   Handle update(Work work);
   // What updates: work of others that comes between.

@@ -2,8 +2,10 @@
 // an engine. Free of torch.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,6 +57,14 @@ class TensorStates {
   virtual void write(const HeldState& state, const Span& elements, const void* from,
                      DType dtype) = 0;
   virtual void set_updates(std::size_t tensor, std::int64_t updates) = 0;
+
+  // What is owned of these units is read while training goes on: from here on the update of each
+  // waits until end_reading() of it. Between steps; any thread may end it.
+  virtual void begin_reading(const std::set<std::size_t>& units) = 0;
+  virtual void end_reading(std::size_t unit) = 0;
+  virtual void end_reading() noexcept = 0;  // of all
+  // How long updates have waited since.
+  virtual std::chrono::nanoseconds waited() const = 0;
 };
 
 }  // namespace zeroshard
