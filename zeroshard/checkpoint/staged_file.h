@@ -23,13 +23,11 @@
 
 #include "zeroshard/checkpoint/file.h"
 #include "zeroshard/checkpoint/manifest.h"
+#include "zeroshard/layout/save_memory.h"
 
 namespace zeroshard {
 
-// Two are filled and written, and the third keeps one from waiting for the other.
-inline constexpr int kSaveSlots = 3;
-inline constexpr std::size_t kSaveSlotBytes = 4 * kChunkBytes;
-inline constexpr std::size_t kSaveStagingBytes = kSaveSlots * kSaveSlotBytes;
+static_assert(kSaveSlotBytes % kChunkBytes == 0, "every chunk lies in one slot");
 
 // The memory of the slots: of the caller, who may have pinned it, or plain. It serves one file at a
 // time.

@@ -63,7 +63,12 @@ StateFiles StateFiles::open_model(const fs::path& folder) {
       manifest.tensors.push_back(as_stored(entry, manifest.files.size() - 1, file.data_begin()));
     }
   }
-  return {folder, std::move(manifest), false};
+  StateFiles files(folder, std::move(manifest), false);
+  for (const SafetensorsReader& file : model.files()) {
+    for (const UnreadableTensor& tensor : file.unreadable())
+      files.unreadable_.push_back(tensor.name);
+  }
+  return files;
 }
 
 const StoredTensor* StateFiles::find(std::string_view name) const {

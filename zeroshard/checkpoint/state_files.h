@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "zeroshard/checkpoint/manifest.h"
 #include "zeroshard/checkpoint/range_reader.h"
@@ -30,6 +31,9 @@ class StateFiles {
   const Manifest& manifest() const { return *manifest_; }
   bool is_checkpoint() const { return is_checkpoint_; }
 
+  // Tensors of a HuggingFace model whose element types are none of ours, by name.
+  const std::vector<std::string>& unreadable() const { return unreadable_; }
+
   // By name or alias; null where there is none.
   const StoredTensor* find(std::string_view name) const;
 
@@ -42,6 +46,7 @@ class StateFiles {
   std::filesystem::path folder_;
   std::unique_ptr<const Manifest> manifest_;  // stays where it is when this is moved
   std::map<std::string_view, const StoredTensor*> index_;
+  std::vector<std::string> unreadable_ = {};
   bool is_checkpoint_;
 };
 

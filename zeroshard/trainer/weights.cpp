@@ -1,9 +1,11 @@
 #include "zeroshard/trainer/weights.h"
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "zeroshard/checkpoint/float_values.h"
+#include "zeroshard/checkpoint/model_folder.h"
 #include "zeroshard/checkpoint/write_folder.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/models/spec.h"
@@ -52,16 +54,16 @@ void write_weights(Engine& engine, Communicator& comm, const ModelOptions& model
   output->whole.finish();
 }
 
-ParameterFiller weights_from(const ModelFolder& folder) {
-  return [&folder](const std::string& name, const Span& elements, float* values) {
-    const TensorEntry& entry = folder.entry(name);
-    const std::uint64_t width = entry.dtype.bytes();
-    std::vector<std::byte> bytes(static_cast<std::size_t>(elements.size()) * width);
-    folder.read(name, static_cast<std::uint64_t>(elements.begin()) * width, bytes);
-    for (std::int64_t i = 0; i < elements.size(); ++i) {
-      values[i] =
-          widened(bytes.data() + static_cast<std::uint64_t>(i) * width, *entry.dtype.dtype());
-    }
+ParameterFiller weights_from(const StateFiles& files) {
+  const auto reader = std::make_shared<RangeReader>(files.reader());
+  return [&files, reader](const std::string& name, const Span& elements, float* values) {
+    const StoredState& stored = files.find(name)->states.find(kValueState)->second;
+    reader->read({{&stored, elements}}, [&](std::size_t, const Span& part, auto bytes) {
+      float* const into = values + (part.begin() - elements.begin());
+      for (std::size_t i = 0; i < static_cast<std::size_t>(part.size()); ++i) {
+        into[i] = float_at(bytes.data() + i * stored.element_bytes(), *stored.dtype.dtype());
+      }
+    });
   };
 }
 
