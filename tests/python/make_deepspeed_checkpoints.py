@@ -28,7 +28,8 @@ BF16 = {"bf16": {"enabled": True}}
 FP16 = {"fp16": {"enabled": True, "initial_scale_power": 8, "loss_scale_window": 2, "hysteresis": 1}}
 FP32_SUMS = {"data_types": {"grad_accum_dtype": "fp32"}}
 OPTIONS = {"tied": False, "frozen": False, "unused": False, "groups": False, "optimizer": None, "steps": 3, "overflowing": [],
-           "states": ["exp_avg", "exp_avg_sq"], "client_state": None, "exclude_frozen": False}
+           "states": ["exp_avg", "exp_avg_sq"], "client_state": None, "exclude_frozen": False,
+           "twin": False}
 
 
 def case(stage, zero=None, accumulation=1, universal=False, config=None, **options):
@@ -47,7 +48,9 @@ CASES = {
     "stage1_fp32_sgd": case(1, config={"zero_allow_untested_optimizer": True}, optimizer="torch.SGD", states=["momentum_buffer"]),
     "stage1_fp32_elastic": case(1, {"elastic_checkpoint": True}, groups=True),
     "stage1_unused": case(1, config=BF16, groups=True, unused=True),
-    "stage2_fp32": case(2, {"round_robin_gradients": True}, config={"scheduler": SCHEDULE}, tied=True, groups=True),
+    "stage2_fp32": case(2, {"round_robin_gradients": True}, config={"scheduler": SCHEDULE}, tied=True, groups=True,
+                        twin=True),
+    "stage2_no_step_yet": case(2, config=BF16, groups=True, steps=0),
     "stage2_fp16": case(2, accumulation=2, config={**FP16, "scheduler": SCHEDULE}, frozen=True, steps=5, overflowing=[1]),
     "stage2_bf16": case(2, config=BF16, tied=True, frozen=True, groups=True, universal=True),
     "stage2_bf16_aligned": case(2, {"parameter_alignment": True}, config=BF16, groups=True),

@@ -1,0 +1,120 @@
+"""A tensor in a file: where its elements are, and reading any range of them."""
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+# What torch.save calls the storages of each dtype, and the bytes of an element.
+_STORAGES = {
+    "FloatStorage": ("float32", 4),
+    "HalfStorage": ("float16", 2),
+    "BFloat16Storage": ("bfloat16", 2),
+    "DoubleStorage": ("float64", 8),
+    "LongStorage": ("int64", 8),
+    "IntStorage": ("int32", 4),
+    "ShortStorage": ("int16", 2),
+    "CharStorage": ("int8", 1),
+    "ByteStorage": ("uint8", 1),
+    "BoolStorage": ("bool", 1),
+}
+MOST_DIMENSIONS = 64
+
+
+class Unfit(ValueError):
+    """A file says of a tensor what cannot be."""
+
+
+class Bytes(Protocol):
+    """A file with storages in it."""
+
+    def read(self, record: str, begin: int, end: int) -> bytearray:
+        """Bytes begin to end of a record."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    file: Bytes
+    record: str
+    dtype: str
+    item: int  # bytes of an element
+    numel: int
+
+    @classmethod
+    def of(cls, file: Bytes, kind: str, record: Any, numel: Any) -> "Storage | None":
+        """None for a dtype that we do not know."""
+        if kind not in _STORAGES:
+            return None
+        if not isinstance(record, str) or not is_count(numel):
+            raise Unfit("a storage without a name or a size")
+        return cls(file, record, *_STORAGES[kind], numel)
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel * self.item
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    storage: Storage
+    offset: int  # in elements
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, storage: Storage, offset: Any, shape: Any, strides: Any) -> "StoredTensor":
+        shape, strides = tuple(shape), tuple(strides)
+        if not is_count(offset) or not all(is_count(each) for each in shape + strides) or len(shape) != len(strides):
+            raise Unfit("a tensor whose offset, shape or strides are no numbers")
+        if len(shape) > MOST_DIMENSIONS or prod(shape) > storage.numel:
+            raise Unfit("a tensor that is larger than its storage")
+        tensor = cls(storage, offset, shape, strides)
+        if tensor.numel and offset + tensor._extent() > storage.numel:
+            raise Unfit("a tensor that reaches beyond its storage")
+        return tensor
+
+    @property
+    def dtype(self) -> str:
+        return self.storage.dtype
+
+    @property
+    def numel(self) -> int:
+        return prod(self.shape)
+
+    def _extent(self) -> int:
+        """Elements of the storage from the tensor's first to its last."""
+        return 1 + sum((extent - 1) * stride for extent, stride in zip(self.shape, self.strides))
+
+    def _is_contiguous(self) -> bool:
+        expected = 1
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides)):
+            if extent != 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+    def read(self, begin: int = 0, end: int | None = None) -> "torch.Tensor":
+        """Elements begin to end of the flattened tensor, in its own dtype."""
+        import torch
+
+        end = self.numel if end is None else end
+        if not 0 <= begin <= end <= self.numel:
+            raise IndexError(f"elements {begin} to {end} of a tensor of {self.numel}")
+        if self._is_contiguous():
+            return self._flat(self.offset + begin, self.offset + end)
+        whole = self._flat(self.offset, self.offset + self._extent())
+        return torch.as_strided(whole, self.shape, self.strides).flatten()[begin:end]
+
+    def _flat(self, begin: int, end: int) -> "torch.Tensor":
+        import torch
+
+        dtype = getattr(torch, self.dtype)
+        if begin == end:
+            return torch.empty(0, dtype=dtype)
+        item = self.storage.item
+        return torch.frombuffer(self.storage.file.read(self.storage.record, begin * item, end * item), dtype=dtype)
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
