@@ -79,12 +79,10 @@ class _RankLayout:
     def _mismatch(self, rank: RankStates, flat: int, has: int, wants: int) -> Exception:
         return refusal("the sizes do not add up", f"{rank.path}, group {flat} has {has} elements where its parameters take {wants}", DAMAGED)
 
-    def _placed(self, name: Any, shape: Any, flat: int, offset: int) -> _Place:
-        if not isinstance(name, str) or not isinstance(shape, (tuple, list)) or not all(is_count(each) for each in shape):
-            raise refusal("the model's file has a shape that is none", f"{self._ranks[0].path.parent}, {name}", DAMAGED)
+    def _placed(self, name: str, shape: Shape, flat: int, offset: int) -> _Place:
         if name in self._places:
             raise refusal("a parameter is there twice", f"{self._ranks[0].path.parent}, {name}", DAMAGED)
-        self._places[name] = _Place(flat, offset, tuple(shape))
+        self._places[name] = _Place(flat, offset, shape)
         return self._places[name]
 
 

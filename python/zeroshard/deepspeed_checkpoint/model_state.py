@@ -9,7 +9,7 @@ from zeroshard.deepspeed_checkpoint.layouts import Piece, Shape
 from zeroshard.deepspeed_checkpoint.open_files import OpenFiles
 from zeroshard.deepspeed_checkpoint.rank_states import field_of
 from zeroshard.deepspeed_checkpoint.refusal import DAMAGED, NEVER, NOT_ZERO, ODD, OTHER_FRAMEWORK, refusal
-from zeroshard.deepspeed_checkpoint.stored_tensor import StoredTensor, is_count
+from zeroshard.deepspeed_checkpoint.stored_tensor import StoredTensor, is_count, is_shape
 from zeroshard.deepspeed_checkpoint.torch_file import TorchFile
 
 # What DeepSpeed writes itself; all other keys are the client's.
@@ -64,14 +64,17 @@ class ModelState:
         if self.root.get("param_shapes") is None:
             raise refusal("the checkpoint has no states of ZeRO's optimizer", f"{self.path}, it is of stage 0", NOT_ZERO)
         shapes = field_of(self.root, "param_shapes", list, self.path)
-        if not all(isinstance(names, dict) for names in shapes):
-            raise refusal("a file of the checkpoint is of another format", f"{self.path}, param_shapes", DAMAGED)
-        return shapes
+        return [self._shapes_in(names) for names in shapes]
+
+    def _shapes_in(self, table: Any) -> dict[str, Shape]:
+        if not isinstance(table, dict) or not all(isinstance(name, str) and is_shape(shape) for name, shape in table.items()):
+            raise refusal("the model's file has a shape that is none", self.path, DAMAGED)
+        return {name: tuple(shape) for name, shape in table.items()}
 
     def _frozen_shapes(self) -> dict[str, Shape]:
         said = self._optional("frozen_param_shapes", dict)
         if said is not None:
-            return {name: tuple(shape) for name, shape in said.items()}
+            return self._shapes_in(said)
         if self._files.by_rank:  # they were left out, and what stands for them is empty
             return {}
         trained = {name for names in self.param_shapes for name in names}

@@ -64,12 +64,11 @@ class StoredTensor:
 
     @classmethod
     def of(cls, storage: Storage, offset: Any, shape: Any, strides: Any) -> "StoredTensor":
-        shape, strides = tuple(shape), tuple(strides)
-        if not is_count(offset) or not all(is_count(each) for each in shape + strides) or len(shape) != len(strides):
+        if not is_count(offset) or not is_shape(shape) or not is_shape(strides) or len(shape) != len(strides):
             raise Unfit("a tensor whose offset, shape or strides are no numbers")
-        if len(shape) > MOST_DIMENSIONS or prod(shape) > storage.numel:
+        tensor = cls(storage, offset, tuple(shape), tuple(strides))
+        if tensor.numel > storage.numel:
             raise Unfit("a tensor that is larger than its storage")
-        tensor = cls(storage, offset, shape, strides)
         if tensor.numel and offset + tensor._extent() > storage.numel:
             raise Unfit("a tensor that reaches beyond its storage")
         return tensor
@@ -114,6 +113,10 @@ class StoredTensor:
             return torch.empty(0, dtype=dtype)
         item = self.storage.item
         return torch.frombuffer(self.storage.file.read(self.storage.record, begin * item, end * item), dtype=dtype)
+
+
+def is_shape(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and len(value) <= MOST_DIMENSIONS and all(is_count(extent) for extent in value)
 
 
 def is_count(value: Any) -> bool:

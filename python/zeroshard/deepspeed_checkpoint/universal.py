@@ -22,7 +22,7 @@ class UniversalLayout:
         self._folder = folder / "zero"
         self._files = files
         self._groups = {name: number for number, names in enumerate(groups) for name in names}
-        self.shapes = {name: tuple(shape) for names in groups for name, shape in names.items()}
+        self.shapes = {name: shape for names in groups for name, shape in names.items()}
         for name in self.shapes:
             if not (self._of(name) / _MASTER).is_file():
                 raise refusal("a file of the checkpoint is missing", self._of(name) / _MASTER, DAMAGED)
