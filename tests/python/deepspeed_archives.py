@@ -88,10 +88,12 @@ def padded(flat, multiple):
     return torch.cat([flat, torch.full((-flat.numel() % multiple,), 7.0)])
 
 
-def model_file(groups, frozen=None, **more):
-    """What a model's file has. `groups` has each parameter's tensor by name."""
+def model_file(groups, frozen=None, more=None):
+    """What a model's file has. `groups` has each parameter's tensor by name; buffers are numbers."""
+    more = more or {}
+    buffers = {name: torch.tensor([7]) for name in more.get("buffer_names", ())}
     shapes = [{name: tensor.shape for name, tensor in group.items()} for group in groups]
-    return {"module": {name: tensor.bfloat16() for group in groups for name, tensor in group.items()}, "buffer_names": [],
+    return {"module": {name: tensor.bfloat16() for group in groups for name, tensor in group.items()} | buffers, "buffer_names": [],
             "param_shapes": shapes, "frozen_param_shapes": {name: tensor.shape for name, tensor in (frozen or {}).items()},
             "shared_params": {}, "global_steps": 4, "global_samples": 8, "skipped_steps": 1, "mp_world_size": 1, "ds_config": {},
             "ds_version": "0.19.8", "lr_scheduler": None, **more}
@@ -104,12 +106,13 @@ def torch_states(flats, numbers):
     return {"state": state, "param_groups": [{"lr": 0.1 + at, "params": each} for at, each in enumerate(numbers)]}
 
 
-def write_concatenated(folder, states, groups, ranks, stage=2):
+def write_concatenated(folder, states, groups, ranks, stage=2, frozen=None, more=None):
     """Stages 1 and 2. `states` has whole tensors by (name, state); `groups` names by group."""
     def flat(state, group):
         return padded(torch.cat([states[name, state].flatten() for name in group]), 2 * ranks).chunk(ranks)
 
-    saved(model_file([{name: states[name, "value"] for name in group} for group in groups]), folder / "mp_rank_00_model_states.pt")
+    whole = model_file([{name: states[name, "value"] for name in group} for group in groups], frozen, more)
+    saved({**whole, "frozen_param_fragments": frozen}, folder / "mp_rank_00_model_states.pt")
     for rank in range(ranks):
         flats = [{state: flat(state, group)[rank] for state in ("value", "exp_avg", "exp_avg_sq")} for group in groups]
         sizes = [sum(states[name, "value"].numel() for name in group) for group in groups]
@@ -121,7 +124,7 @@ def write_concatenated(folder, states, groups, ranks, stage=2):
         saved({"optimizer_state_dict": inner, "ds_version": "0.19.8"}, folder / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
 
 
-def write_sharded(folder, states, groups, ranks, sub_group_size=30, frozen=None):
+def write_sharded(folder, states, groups, ranks, sub_group_size=30, frozen=None, more=None):
     """Stage 3: sub-groups close when they have so many elements of a rank's."""
     sub_groups, numbers = [], []
     for group in groups:
@@ -140,7 +143,7 @@ def write_sharded(folder, states, groups, ranks, sub_group_size=30, frozen=None)
                  for names in sub_groups]
         shapes = [{name: states[name, "value"] for name in names} for names in sub_groups]
         fragments = {name: part(tensor, rank) for name, tensor in (frozen or {}).items()}
-        saved({**model_file(shapes, frozen), "frozen_param_fragments": fragments},
+        saved({**model_file(shapes, frozen, more), "frozen_param_fragments": fragments},
               folder / f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt")
         inner = {"zero_stage": 3, "loss_scaler": scaler(), "partition_count": ranks, "fp32_flat_groups": [each["value"] for each in flats],
                  "optimizer_state_dict": torch_states(flats, numbers)}

@@ -89,7 +89,7 @@ class _RankLayout:
 class ConcatenatedLayout(_RankLayout):
     """Stages 1 and 2: the parameters of a group lie end to end in one tensor, of which each rank has an equal part.
 
-    It is padded to a multiple of two elements for each rank. Masters were saved without the padding, states with it.
+    Its end is padded. Most optimizers save masters without the padding, and states with it.
     """
 
     def __init__(self, ranks: list[RankStates], shapes: list[dict[str, Shape]]) -> None:
@@ -102,7 +102,7 @@ class ConcatenatedLayout(_RankLayout):
 
     def _part(self, flat: int) -> int:
         """Elements that each rank has of a group."""
-        sizes = {rank.flats[flat].states["value"].numel + rank.flats[flat].padding for rank in self._ranks}
+        sizes = {rank.flats[flat].size for rank in self._ranks}
         if len(sizes) != 1:
             raise refusal("the ranks' files are not of one save", f"{self._ranks[0].path.parent}, group {flat} has parts of "
                           f"{min(sizes)} and {max(sizes)} elements", DAMAGED)
@@ -112,10 +112,9 @@ class ConcatenatedLayout(_RankLayout):
         offset = 0
         for (name, shape), padding in zip(names.items(), self._behind(flat, len(names))):
             offset += self._placed(name, shape, flat, offset).numel + padding
-        whole = self._sizes[flat] * len(self._ranks)
-        step = 2 * len(self._ranks)
-        if whole != -(-offset // step) * step:
-            raise self._mismatch(self._ranks[0], flat, whole, offset)
+        has = self._sizes[flat] * len(self._ranks) - sum(rank.flats[flat].padding for rank in self._ranks)
+        if has != offset:
+            raise self._mismatch(self._ranks[0], flat, has, offset)
 
     def _behind(self, flat: int, count: int) -> list[int]:
         """Elements of padding behind each parameter, which zero_optimization.parameter_alignment asks for."""

@@ -19,7 +19,8 @@ class Flat:
     states: dict[str, StoredTensor]
     scalars: dict[str, float]
     group: int  # of the optimizer's parameter groups
-    padding: int = 0  # elements that were taken off the master's end
+    size: int = 0     # elements of this rank's part, padding included
+    padding: int = 0  # of these the last ones
 
 
 @dataclass
@@ -45,12 +46,11 @@ def read_rank(file: TorchFile) -> RankStates:
     flats = _elastic_flats(kept, inner, path) if isinstance(kept, list) else _flats(kept, path)
     if len(flats) != len(values):
         raise refusal("a file of the checkpoint does not add up", f"{path}, {len(values)} masters and {len(flats)} states", DAMAGED)
-    # Stages 1 and 2 take the padding off the masters, but for BF16_Optimizer, which does not name its stage.
-    taken_off = "group_paddings" in inner and "zero_stage" in inner
-    paddings = _whole_numbers(inner["group_paddings"], path) if taken_off else [0] * len(flats)
-    for flat, value, padding in zip(flats, values, paddings):
+    paddings = [0] * len(flats) if sharded else _whole_numbers(inner.get("group_paddings"), path)
+    is_taken_off = "zero_stage" in inner  # but for BF16_Optimizer, which does not name its stage
+    for flat, value, flat.padding in zip(flats, values, paddings, strict=True):
         flat.states = {VALUE: _flat_tensor(value, VALUE, path), **flat.states}
-        flat.padding = padding
+        flat.size = flat.states[VALUE].numel + (flat.padding if is_taken_off else 0)
     count = inner.get("partition_count", 1)
     return RankStates(
         path=path,

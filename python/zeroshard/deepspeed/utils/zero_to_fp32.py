@@ -135,9 +135,10 @@ def get_optim_files(checkpoint_dir: Folder) -> list[str]:
 
 
 def get_model_state_file(checkpoint_dir: Folder, zero_stage: int) -> str:
-    from ..checkpoint.deepspeed_files import model_state_files
+    """Rank 0's; the name says itself whether other ranks have one."""
+    from ..checkpoint.deepspeed_files import files
 
-    return str(model_state_files(Path(checkpoint_dir), int(zero_stage))[0])
+    return str(files(Path(checkpoint_dir), "_model_states.pt")[0])
 
 
 def main(words: Sequence[str] | None = None) -> int:
