@@ -18,7 +18,9 @@ from torch import nn
 from zeroshard import _C, distributed
 from zeroshard import checkpoint_files as files
 from zeroshard.agreement import all_or_none, of_all_ranks
+from zeroshard.deepspeed_checkpoint import is_deepspeed
 from zeroshard.errors import ConfigError, StorageError
+from zeroshard.load_deepspeed import load_deepspeed
 from zeroshard.plain_state import encode
 
 logger = logging.getLogger("zeroshard")
@@ -145,6 +147,9 @@ class Checkpoints:
         folder = self._folder_of(Path(load_dir), tag)
         if folder is None:
             return None, None
+        if is_deepspeed(folder):
+            parts = (load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only)
+            return str(folder), load_deepspeed(self._engine, folder, *parts)
         with all_or_none():  # nothing is changed before all ranks can go on
             state = files.read_state(folder)
             weights = self._fitting_weights(folder / files.WEIGHTS, load_module_strict)
@@ -158,7 +163,7 @@ class Checkpoints:
 
     def _folder_of(self, load_dir: Path, tag: str | None) -> Path | None:
         with all_or_none():
-            found = files.read_latest(load_dir) if tag is None else str(tag)
+            found = files.read_latest(load_dir, self._latest()) if tag is None else str(tag)
             if found is not None and not (load_dir / found).is_dir():
                 raise StorageError(f"[storage] there is no checkpoint: {load_dir / found}; check the folder and the tag")
         everybody = of_all_ranks(found)
@@ -169,8 +174,13 @@ class Checkpoints:
                     "load from a folder that all hosts see, with one tag"
                 )
         if found is None and distributed.rank() == 0:
-            logger.warning("no checkpoint in %s: there is no file named latest", load_dir)
+            logger.warning("no checkpoint in %s: there is no file named %s", load_dir, self._latest())
         return load_dir / found if found is not None else None
+
+    def _latest(self) -> str:
+        """The file that names the tag. Beside DeepSpeed's own checkpoints there may be universal ones, with a file of theirs."""
+        universal = self._engine.configuration.section("checkpoint").get("load_universal", False)
+        return files.LATEST_UNIVERSAL if universal else files.LATEST
 
     def _fitting_weights(self, path: Path, strict: bool) -> Any:
         file = files.opened(path)

@@ -16,7 +16,7 @@ from zeroshard.plain_state import decode
 FORMAT = 1
 STATE = "state.json"  # written last: a folder that has it is complete
 WEIGHTS = "model.safetensors"
-LATEST = "latest"
+LATEST, LATEST_UNIVERSAL = "latest", "latest_universal"
 CONVERTER = "zero_to_fp32.py"
 CONVERTER_TEXT = """\
 # Whole fp32 weights: python zero_to_fp32.py . OUTPUT_FOLDER
@@ -108,14 +108,14 @@ def read_state(folder: Path) -> dict[str, Any]:
     return decoded
 
 
-def read_latest(folder: Path) -> str | None:
+def read_latest(folder: Path, file: str = LATEST) -> str | None:
     """The tag that was saved last; None where nothing was."""
-    if not (folder / LATEST).is_file():
+    if not (folder / file).is_file():
         return None
     try:
-        return (folder / LATEST).read_text().strip()
+        return (folder / file).read_text().strip()
     except OSError as error:
-        raise StorageError(f"[storage] cannot read {folder / LATEST}: {error.strerror}; give the tag") from None
+        raise StorageError(f"[storage] cannot read {folder / file}: {error.strerror}; give the tag") from None
 
 
 def refuse_misfits(file: Any, wanted: dict[str, Any], strict: bool, path: Path) -> None:
@@ -126,7 +126,7 @@ def refuse_misfits(file: Any, wanted: dict[str, Any], strict: bool, path: Path) 
     shapes = {name: (tuple(file.get_slice(name).get_shape()), _shape(value)) for name, value in wanted.items() if name in stored}
     misshapen = [f"{name}: {theirs} and not {ours}" for name, (theirs, ours) in shapes.items() if theirs != ours]
     offences = [
-        f"{what} {_some(names)}"
+        f"{what} {some(names)}"
         for what, names, counts in (
             ("it lacks", missing, strict),
             ("it has what the model has not:", sorted(stored - wanted.keys()), strict),
@@ -145,6 +145,6 @@ def _shape(value: torch.Tensor) -> tuple[int, ...]:
     return tuple(getattr(value, "ds_shape", value.shape))
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
     shown = ", ".join(names[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

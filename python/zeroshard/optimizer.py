@@ -89,6 +89,10 @@ class ShardSteps:
             if first[number]:
                 self.optimizer.state[shard] = {name: make(shard) for name, make in first[number].items()}
 
+    def given(self, group: int) -> list[nn.Parameter]:
+        """The parameters that the shards of a group stand for."""
+        return self._given[group]
+
     def give_back(self) -> None:
         """The shards' memory goes with the engine: the optimizer has its parameters again, and no states."""
         self.optimizer.state.clear()

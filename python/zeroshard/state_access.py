@@ -2,7 +2,7 @@
 
 What is not there is None where it is asked for, and a StateError where it is written.
 """
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,17 +141,35 @@ def _element_wise_names(engine: Engine) -> dict[str, None]:
     return {name: None for shard in shards for name, value in states.get(shard, {}).items() if _is_element_wise(value, shard)}
 
 
-def _parts_in_shards(place: _Place, name: str) -> list[Part]:
-    """Shards lie over the masters' memory, which says where a parameter's elements are in them."""
-    parts: list[Part] = []
+def _overlaps(place: _Place) -> Iterator[tuple[nn.Parameter, int, int, int]]:
+    """Shards lie over the masters' memory, which says where a parameter's elements are in them: of each shard with some its
+    elements low to high, and the number in the parameter of the first of these."""
     for first, master in place.parts("master"):
         begin, size = master.data_ptr(), master.element_size()
         for shard in place.engine.shard_steps.shards:
             at = shard.data_ptr()
             low, high = max(begin, at), min(begin + master.nbytes, at + shard.nbytes)
-            value = place.engine.shard_steps.optimizer.state.get(shard, {}).get(name)
-            if low < high and _is_element_wise(value, shard):
-                parts.append((first + (low - begin) // size, value.view(-1)[(low - at) // size : (high - at) // size]))
+            if low < high:
+                yield shard, (low - at) // size, (high - at) // size, first + (low - begin) // size
+
+
+def shards_of(parameter: nn.Parameter) -> list[nn.Parameter]:
+    """This rank's that an optimizer of the client's steps on, with elements of the parameter in them."""
+    place = _place(parameter)
+    return [] if place is None else [shard for shard, _, _, _ in _overlaps(place)]
+
+
+def parts_in_shards(parameter: nn.Parameter, name: str) -> list[Part]:
+    place = _place(parameter)
+    return [] if place is None else _parts_in_shards(place, name)
+
+
+def _parts_in_shards(place: _Place, name: str) -> list[Part]:
+    parts: list[Part] = []
+    for shard, low, high, first in _overlaps(place):
+        value = place.engine.shard_steps.optimizer.state.get(shard, {}).get(name)
+        if _is_element_wise(value, shard):
+            parts.append((first, value.view(-1)[low:high]))
     return parts
 
 
