@@ -1,4 +1,4 @@
-// `zeroshard checkpoint inspect | verify | export | diff`.
+// `zeroshard checkpoint inspect | verify | export | diff | import`.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/app.h"
+#include "cli/checkpoint_import.h"
 #include "cli/output.h"
 #include "cli/print_checkpoint.h"
 #include "zeroshard/base/bytes.h"
@@ -172,6 +173,7 @@ void add_checkpoint_verb(CommandLine& line) {
   add_verify(line, *verb);
   add_export(line, *verb);
   add_diff(line, *verb);
+  add_checkpoint_import(line, *verb);
 }
 
 }  // namespace zeroshard::cli

@@ -7,14 +7,13 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from zeroshard import _C
+from zeroshard import _C, _build_info
 from zeroshard.deepspeed_checkpoint import DeepSpeedCheckpoint, open_checkpoint
 from zeroshard.errors import ConfigError, Error
 from zeroshard.plain_state import encode
@@ -64,7 +63,7 @@ class _Import:
         for name, text in documents(self._checkpoint).items():
             contents.set_document(name, text)
         contents.set_written_by("deepspeed", self._checkpoint.version)
-        contents.set_written_by("zeroshard", own_version())
+        contents.set_written_by("zeroshard", _build_info.version)
 
     def _can_be_written(self, key: Any, value: Any) -> bool:
         try:
@@ -112,13 +111,6 @@ def documents(checkpoint: DeepSpeedCheckpoint) -> dict[str, str]:
         if path.is_file() and path.stat().st_size <= MOST_CONFIG_BYTES:
             return {**found, "config.json": path.read_text()}
     return found
-
-
-def own_version() -> str:
-    try:
-        return version("zeroshard")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def import_checkpoint(source: str | Path, out: str | Path, tag: str | None = None, universal: bool = False) -> str:
