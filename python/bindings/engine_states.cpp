@@ -111,13 +111,24 @@ py::tuple own_masters(Core& core, std::size_t unit, std::size_t parameter) {
   return py::make_tuple(own.first, wrap(core.states().masters(unit, group, own.at, own.count)));
 }
 
-// This rank's masters of a parameter. Returns how many ties were settled.
-std::int64_t write_own_masters(EngineCore& engine, std::size_t unit, std::size_t parameter,
-                               const at::Tensor& values) {
+OwnElements own_states(EngineCore& engine, std::size_t unit, std::size_t parameter) {
   const FlatUnit& flat = engine.core().unit(unit);
   const std::size_t group = flat.layout().locate(parameter).group;
-  const OwnElements own = own_elements(flat, parameter, has_span_only(engine.core(), unit, group));
-  return engine.core().states().write_masters(unit, group, own.at, values);
+  return own_elements(flat, parameter, has_span_only(engine.core(), unit, group));
+}
+
+// Of which elements of a parameter this rank has the states: the first one, and how many.
+py::tuple state_span(EngineCore& engine, std::size_t unit, std::size_t parameter) {
+  const OwnElements own = own_states(engine, unit, parameter);
+  return py::make_tuple(own.first, own.count);
+}
+
+// Of this rank's masters of a parameter those from `begin` on. Returns how many ties were settled.
+std::int64_t write_own_masters(EngineCore& engine, std::size_t unit, std::size_t parameter,
+                               const at::Tensor& values, std::int64_t begin) {
+  const OwnElements own = own_states(engine, unit, parameter);
+  const std::size_t group = engine.core().unit(unit).layout().locate(parameter).group;
+  return engine.core().states().write_masters(unit, group, own.at + begin, values);
 }
 
 // None where the engine keeps no such state of the parameter.
@@ -274,7 +285,9 @@ void bind_engine_states(py::class_<EngineCore>& type) {
       .def("local_state", &local_state)
       .def("local_parameter", &local_parameter)
       .def("master_places", &master_places)
-      .def("write_masters", &write_own_masters)
+      .def("state_span", &state_span)
+      .def("write_masters", &write_own_masters, py::arg("unit"), py::arg("parameter"),
+           py::arg("values"), py::arg("begin") = 0)
       .def("rank_tensors", &rank_tensors)
       .def("load_masters", &load_masters)
       .def("steps", &steps_of)
