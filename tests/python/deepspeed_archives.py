@@ -39,6 +39,9 @@ class Truth:
     def elements(self, name, state):
         return self.states[name, state].flatten()
 
+    def is_vector(self, name):
+        return self.states[name, "value"].ndim < 2
+
     @property
     def trained(self):
         return self.facts["steps"].keys()

@@ -46,6 +46,10 @@ CASES = {
     "stage1_bf16": case(1, accumulation=2, config=BF16, tied=True, frozen=True, groups=True, client_state="odd"),
     "stage1_bf16_fp32_sums": case(1, accumulation=2, config={**BF16, **FP32_SUMS}, groups=True),
     "stage1_fp32_sgd": case(1, config={"zero_allow_untested_optimizer": True}, optimizer="torch.SGD", states=["momentum_buffer"]),
+    "stage1_fp32_adagrad": case(1, optimizer="torch.Adagrad", states=["sum"]),
+    "stage2_lion": case(2, {"offload_optimizer": {"device": "cpu"}}, groups=True, states=["exp_avg"], config={
+        **BF16, "optimizer": {"type": "Lion", "params": {"lr": 0.002, "weight_decay": 0.1}}}),
+    "stage3_bf16_masters": case(3, config={"bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}}),
     "stage1_fp32_elastic": case(1, {"elastic_checkpoint": True}, groups=True),
     "stage1_unused": case(1, config=BF16, groups=True, unused=True),
     "stage2_fp32": case(2, {"round_robin_gradients": True}, config={"scheduler": SCHEDULE}, tied=True, groups=True,

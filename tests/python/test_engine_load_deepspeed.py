@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "clients"))
 from small_model import Small, batch_of, groups_of, loss_of  # noqa: E402
 
 FORMS = [(name, False) for name in NAMES] + [("stage2_bf16", True), ("stage3_bf16", True)]
-CLIENTS = {"torch.SGD": functools.partial(torch.optim.SGD, lr=0.5, momentum=0.9), "torch.AdamW": functools.partial(torch.optim.AdamW, lr=0.5)}
+CLIENTS = {"torch.Adagrad": functools.partial(torch.optim.Adagrad, lr=0.5), "torch.SGD": functools.partial(torch.optim.SGD, lr=0.5, momentum=0.9), "torch.AdamW": functools.partial(torch.optim.AdamW, lr=0.5)}
 
 
 def started(truth, stage, universal=False, optimizer=None, **changes):
@@ -25,6 +25,8 @@ def started(truth, stage, universal=False, optimizer=None, **changes):
     case = copy.deepcopy(truth.facts["case"])
     config, options = case["config"], {**case["options"], **changes}
     config["zero_optimization"] = {"stage": stage, **({"stage3_param_persistence_threshold": 0} if stage == 3 else {})}
+    if "bf16" in config:
+        config["bf16"] = {"enabled": True}  # masters are fp32 here
     config["checkpoint"] = {"load_universal": universal}
     config["zeroshard"] = {"comm_timeout": "100s"}
     torch.manual_seed(1)
@@ -66,7 +68,7 @@ def expect_truth(engine, truth):
             assert torch.equal(whole(parameter), wanted.to(parameter.dtype)), name
         else:
             found = safe_get_full_optimizer_state(parameter, state)
-        assert torch.equal(found, wanted), (name, state)
+        assert torch.equal(found, wanted.float() if parameter.requires_grad else wanted), (name, state)
     for name, steps in truth.facts["steps"].items():
         done = truth.facts["global_steps"] - truth.facts["skipped_steps"]
         if engine.shard_steps is None:
@@ -109,6 +111,8 @@ def expect_the_same_path(engine, truth, losses):
     """Two more steps, beside what DeepSpeed made of them. In bf16 it adds up micro-steps in bf16."""
     tolerance = 1e-5 if engine.module.up.weight.dtype is torch.float32 else 0.01
     assert torch.allclose(torch.tensor(losses), torch.tensor(truth.facts["losses_after"][distributed.rank()]), atol=tolerance), losses
+    if truth.states["up.weight", "value"].dtype is torch.bfloat16:
+        return  # masters in bf16 hardly move
     if engine.module.up.weight.dtype is torch.float16:
         return  # where the loss scale doubles, DeepSpeed divides by the new one: its gradient is half as large
     for name, parameter in engine.module.named_parameters():

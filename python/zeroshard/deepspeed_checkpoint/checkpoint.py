@@ -93,11 +93,17 @@ class DeepSpeedCheckpoint:
     def _described(self) -> list[Tensor]:
         found = []
         for name, shape in self._layout.shapes.items():
-            states = tuple(self._layout.states(name))
-            found.append(Tensor(name, TRAINED, self._model.dtype(name), shape, states, self._layout.group(name)))
+            group = self._layout.group(name)
+            states = tuple(state for state in self._layout.states(name) if not self._is_unused(state, group))
+            found.append(Tensor(name, TRAINED, self._model.dtype(name), shape, states, group))
         for kind, names in ((FROZEN, self._model.frozen), (BUFFER, self._model.buffers)):
             found += [Tensor(name, kind, self._model.dtype(name), shape, (VALUE,), None) for name, shape in names.items()]
         return found
+
+    def _is_unused(self, state: str, group: int) -> bool:
+        """DeepSpeed's Lion on the CPU keeps a second moment that it never touches. Unlike Adam's its groups have no eps."""
+        keys = self.groups[group].keys() if group < len(self.groups) else ()
+        return state == "exp_avg_sq" and "betas" in keys and "eps" not in keys
 
     @property
     def tied(self) -> dict[str, str]:

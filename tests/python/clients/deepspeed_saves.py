@@ -25,6 +25,7 @@ def started(config, options):
     model = Small(options["tied"], options["frozen"], options["unused"])
     groups = groups_of(model, options)
     made = {"torch.SGD": lambda: torch.optim.SGD(groups, lr=0.02, momentum=0.9),
+            "torch.Adagrad": lambda: torch.optim.Adagrad(groups, lr=0.02),
             "torch.AdamW": lambda: torch.optim.AdamW(groups, lr=0.02)}.get(options["optimizer"])
     if made is None:
         return deepspeed.initialize(model=model, model_parameters=groups, config=config)[0]
