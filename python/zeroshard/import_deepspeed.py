@@ -84,7 +84,7 @@ class _Import:
 
     def copy(self, number: int, begin: int, end: int, into: memoryview) -> None:
         name, state, dtype = self._states[number]
-        torch.frombuffer(into, dtype=dtype).copy_(self._checkpoint.read(name, state, begin, end))
+        self._checkpoint.read_into(name, state, begin, torch.frombuffer(into, dtype=dtype))
         self._copied += len(into)
         if time.monotonic() - self._told > PROGRESS_SECONDS:
             self._told = time.monotonic()
@@ -134,6 +134,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--tag", help="instead of the one that `latest` names")
     parser.add_argument("--universal", action="store_true", help="the one that `latest_universal` names")
     given = parser.parse_args(words)
+    torch.set_num_threads(1)  # copies are not computed by several
     try:
         print(import_checkpoint(given.folder, given.out, given.tag, given.universal))
     except ConfigError as error:

@@ -1,6 +1,6 @@
 """Goes on from a checkpoint that DeepSpeed itself has written: each rank reads the ranges that it owns, at any stage and rank count."""
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,12 @@ class _Loader:
 
     def _fill(self, name: str, state: str, parts: list[tuple[int, torch.Tensor]]) -> None:
         for first, values in parts:
-            _fill(values, lambda begin, end: self._checkpoint.read(name, state, first + begin, first + end))
+            self._read(name, state, first, values)
+
+    def _read(self, name: str, state: str, first: int, values: torch.Tensor) -> None:
+        """In pieces, so that no second copy of a large parameter is made."""
+        for begin, end in _pieces(values.numel()):
+            self._checkpoint.read_into(name, state, first + begin, values[begin:end])
 
     def load_what_is_not_trained(self) -> None:
         """Frozen parameters and buffers; all of them where nothing is trained. One unit at a time is here in full. Collective."""
@@ -166,7 +171,7 @@ class _Loader:
     def _fill_whole(self, value: torch.Tensor) -> None:
         name = self._stored_name[id(value)]
         flat = value.data.view(-1) if value.data.is_contiguous() else torch.empty(value.numel(), dtype=value.dtype)
-        _fill(flat, lambda begin, end: self._checkpoint.read(name, VALUE, begin, end))
+        self._read(name, VALUE, 0, flat)
         if not value.data.is_contiguous():
             value.data.copy_(flat.view(value.shape))
 
@@ -211,12 +216,6 @@ class _Loader:
         for name, value in self._checkpoint.counters.items():
             setattr(self._engine, name, value)
         self._engine.micro_steps = self._engine.global_steps * self._engine.gradient_accumulation_steps()
-
-
-def _fill(values: torch.Tensor, read: Callable[[int, int], torch.Tensor]) -> None:
-    """In pieces, so that no second copy of a large parameter is made."""
-    for begin, end in _pieces(values.numel()):
-        values[begin:end].copy_(read(begin, end))
 
 
 def _pieces(count: int) -> Iterator[tuple[int, int]]:

@@ -117,14 +117,14 @@ def test_a_file_that_breaks_off_in_the_middle_leaves_nothing(tmp_path, monkeypat
     from zeroshard.deepspeed_checkpoint import DeepSpeedCheckpoint
 
     folder = unpack("stage2_bf16", tmp_path)
-    original = DeepSpeedCheckpoint.read
+    original = DeepSpeedCheckpoint.read_into
 
-    def failing(self, name, state="value", begin=0, end=None):
+    def failing(self, name, state, begin, values):
         if (name, state) == ("down.weight", "exp_avg"):
             raise StorageError("[checkpoint] a disk is gone: there; mend it")
-        return original(self, name, state, begin, end)
+        original(self, name, state, begin, values)
 
-    monkeypatch.setattr(DeepSpeedCheckpoint, "read", failing)
+    monkeypatch.setattr(DeepSpeedCheckpoint, "read_into", failing)
     with pytest.raises(StorageError, match="^.checkpoint. a disk is gone: there; mend it$"):
         import_checkpoint(folder, tmp_path / "out")
     assert not (tmp_path / "out/latest").exists() and [path for path in (tmp_path / "out").iterdir() if path.is_dir()] == []

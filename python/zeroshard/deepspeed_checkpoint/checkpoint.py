@@ -126,16 +126,21 @@ class DeepSpeedCheckpoint:
         import torch
 
         tensor = self.tensors[name]
-        end = tensor.numel if end is None else end
-        if state not in tensor.states or not 0 <= begin <= end <= tensor.numel:
-            raise IndexError(f"{state}[{begin}:{end}] of {tensor}")
+        dtype = torch.float32 if tensor.kind == TRAINED else getattr(torch, tensor.dtype)
+        values = torch.empty(max(0, (tensor.numel if end is None else end) - begin), dtype=dtype)
+        self.read_into(name, state, begin, values)
+        return values
+
+    def read_into(self, name: str, state: str, begin: int, values: "torch.Tensor") -> None:
+        """As many elements, from `begin` on, as the flat tensor `values` has."""
+        tensor = self.tensors[name]
+        if state not in tensor.states or not 0 <= begin <= begin + values.numel() <= tensor.numel:
+            raise IndexError(f"{state}[{begin}:{begin + values.numel()}] of {tensor}")
         pieces = self._layout.pieces(name, state) if tensor.kind == TRAINED else self._model.pieces(name)
-        parts = [piece.tensor.read(low, high) for piece, low, high in _cut(pieces, begin, end)]
-        if tensor.kind == TRAINED:
-            parts = [part.float() for part in parts]
-        if len(parts) == 1:
-            return parts[0]
-        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float32 if tensor.kind == TRAINED else getattr(torch, tensor.dtype))
+        done = 0
+        for piece, low, high in _cut(pieces, begin, begin + values.numel()):
+            piece.tensor.read_into(low, values[done : done + high - low])
+            done += high - low
 
     def paths(self) -> list[Path]:
         """Every file that belongs to it."""

@@ -46,7 +46,7 @@ class ModelState:
         self._fragments = [self._fragments_of(self.root, self.path)]  # of frozen parameters, by rank
 
     def _read(self, path: Path) -> dict[str, Any]:
-        root = TorchFile(path, self._open_files).root
+        root = TorchFile(path, self._open_files).take_root()
         if not isinstance(root, dict):
             raise refusal("a file of the checkpoint is of another format", path, DAMAGED)
         return root

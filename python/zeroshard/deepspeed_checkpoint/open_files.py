@@ -14,19 +14,17 @@ class OpenFiles:
     def __init__(self) -> None:
         self._descriptors: "OrderedDict[Path, int]" = OrderedDict()
 
-    def read(self, path: Path, offset: int, nbytes: int) -> bytearray:
-        data = bytearray(nbytes)
-        view = memoryview(data)
+    def read(self, path: Path, offset: int, into: memoryview) -> None:
+        """As many bytes as `into` has."""
         done = 0
         try:
-            while done < nbytes:
-                got = os.preadv(self._descriptor(path), [view[done : done + 2**30]], offset + done)
+            while done < len(into):
+                got = os.preadv(self._descriptor(path), [into[done : done + 2**30]], offset + done)
                 if got == 0:
                     raise refusal("a file of the checkpoint has been cut short", path, DAMAGED)
                 done += got
         except OSError as error:
             raise unreadable(path, error) from None
-        return data
 
     def _descriptor(self, path: Path) -> int:
         if path in self._descriptors:

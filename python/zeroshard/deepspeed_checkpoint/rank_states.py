@@ -36,8 +36,8 @@ class RankStates:
 
 
 def read_rank(file: TorchFile) -> RankStates:
-    path = file.path
-    inner = field_of(file.root, "optimizer_state_dict", dict, path)
+    path, root = file.path, file.take_root()
+    inner = field_of(root, "optimizer_state_dict", dict, path)
     if inner.get("ds_zero_partition_groups") is not None:
         raise refusal("the checkpoint is one of experts in parallel, which cannot be imported", path, NEVER)
     sharded = "fp32_flat_groups" in inner
@@ -60,7 +60,7 @@ def read_rank(file: TorchFile) -> RankStates:
         groups=[] if isinstance(kept, list) else [_without(group, "params") for group in kept["param_groups"]],
         alignment_paddings=inner.get("param_alignment_paddings"),
         loss_scaler=inner.get("loss_scaler"),
-        version=file.root.get("ds_version", inner.get("ds_version")),
+        version=root.get("ds_version", inner.get("ds_version")),
     )
 
 

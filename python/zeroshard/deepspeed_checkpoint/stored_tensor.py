@@ -1,4 +1,5 @@
 """A tensor in a file: where its elements are, and reading any range of them."""
+import ctypes
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,8 +30,8 @@ class Unfit(ValueError):
 class Bytes(Protocol):
     """A file with storages in it."""
 
-    def read(self, record: str, begin: int, end: int) -> bytearray:
-        """Bytes begin to end of a record."""
+    def read(self, record: str, begin: int, into: memoryview) -> None:
+        """As many bytes of a record as `into` has."""
 
 
 @dataclass(frozen=True)
@@ -100,19 +101,27 @@ class StoredTensor:
         end = self.numel if end is None else end
         if not 0 <= begin <= end <= self.numel:
             raise IndexError(f"elements {begin} to {end} of a tensor of {self.numel}")
-        if self._is_contiguous():
-            return self._flat(self.offset + begin, self.offset + end)
-        whole = self._flat(self.offset, self.offset + self._extent())
-        return torch.as_strided(whole, self.shape, self.strides).flatten()[begin:end]
+        if not self._is_contiguous():
+            whole = torch.empty(self._extent() if self.numel else 0, dtype=getattr(torch, self.dtype))
+            self._read_flat(self.offset, whole)
+            return torch.as_strided(whole, self.shape, self.strides).flatten()[begin:end]
+        values = torch.empty(end - begin, dtype=getattr(torch, self.dtype))
+        self._read_flat(self.offset + begin, values)
+        return values
 
-    def _flat(self, begin: int, end: int) -> "torch.Tensor":
-        import torch
+    def read_into(self, begin: int, values: "torch.Tensor") -> None:
+        """The same into a flat tensor of any dtype and device, without a copy in between where it can be."""
+        here = values.device.type == "cpu" and values.is_contiguous() and str(values.dtype) == f"torch.{self.dtype}"
+        if here and self._is_contiguous() and begin + values.numel() <= self.numel:
+            self._read_flat(self.offset + begin, values)
+        else:
+            values.copy_(self.read(begin, begin + values.numel()))
 
-        dtype = getattr(torch, self.dtype)
-        if begin == end:
-            return torch.empty(0, dtype=dtype)
-        item = self.storage.item
-        return torch.frombuffer(self.storage.file.read(self.storage.record, begin * item, end * item), dtype=dtype)
+    def _read_flat(self, begin: int, values: "torch.Tensor") -> None:
+        """Elements of the storage from `begin` on."""
+        if values.numel():
+            memory = (ctypes.c_ubyte * values.nbytes).from_address(values.data_ptr())
+            self.storage.file.read(self.storage.record, begin * self.storage.item, memoryview(memory).cast("B"))
 
 
 def is_shape(value: Any) -> bool:

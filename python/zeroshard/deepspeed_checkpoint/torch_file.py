@@ -32,7 +32,7 @@ class Extent:
 
 
 class TorchFile:
-    """The value is in `root`; tensors in it are StoredTensors, which read from here."""
+    """Tensors in its value, `root`, are StoredTensors, which read from here."""
 
     def __init__(self, path: Path, files: OpenFiles) -> None:
         self.path = path
@@ -48,11 +48,17 @@ class TorchFile:
             reason = str(error) or type(error).__name__
             raise refusal("a file of the checkpoint is damaged, or none of torch.save's", f"{path}, {reason[:200]}", DAMAGED) from None
 
-    def read(self, record: str, begin: int, end: int) -> bytearray:
+    def take_root(self) -> Any:
+        """The value, which is not kept here any longer: tensors of it hold this, and would hold it all."""
+        root, self.root = self.root, None
+        return root
+
+    def read(self, record: str, begin: int, into: memoryview) -> None:
+        """As many bytes of a record as `into` has."""
         extent = self.records[record]
-        if not 0 <= begin <= end <= extent.nbytes:
-            raise IndexError(f"bytes {begin} to {end} of a record of {extent.nbytes}")
-        return self._files.read(self.path, extent.offset + begin, end - begin)
+        if not 0 <= begin <= begin + len(into) <= extent.nbytes:
+            raise IndexError(f"{len(into)} bytes from {begin} on of a record of {extent.nbytes}")
+        self._files.read(self.path, extent.offset + begin, into)
 
     def verify(self) -> None:
         """Reads every record once, and compares with the checksum that the archive has of it."""
@@ -62,8 +68,11 @@ class TorchFile:
 
     def _crc(self, name: str, nbytes: int) -> int:
         crc = 0
+        chunk = memoryview(bytearray(min(CHUNK, nbytes)))
         for begin in range(0, nbytes, CHUNK):
-            crc = zlib.crc32(self.read(name, begin, min(begin + CHUNK, nbytes)), crc)
+            part = chunk[: min(CHUNK, nbytes - begin)]
+            self.read(name, begin, part)
+            crc = zlib.crc32(part, crc)
         return crc
 
     def storage(self, said: Any, prefix: str) -> Any:
@@ -114,7 +123,9 @@ class _ZipFile:
         nbytes = self._owner.records[name].nbytes
         if nbytes > MOST_AT_ONCE:
             raise ValueError(f"{name} has {nbytes} bytes")
-        return bytes(self._owner.read(name, 0, nbytes))
+        data = bytearray(nbytes)
+        self._owner.read(name, 0, memoryview(data))
+        return bytes(data)
 
     def _stored(self, said: Any) -> Any:
         storage = self._owner.storage(said, prefix="data/")
