@@ -45,11 +45,11 @@ class CheckpointReader {
 py::dict described(const StoredTensor& tensor) {
   py::dict states;
   for (const auto& [name, state] : tensor.states)
-    states[py::str(name)] = std::string(state.dtype->name);
+    states[py::str(name)] = std::string(state.dtype.name());
   py::dict all;
   all["name"] = tensor.name;
   all["kind"] = std::string(name_of(tensor.kind));
-  all["dtype"] = std::string(tensor.dtype->name);
+  all["dtype"] = std::string(tensor.dtype.name());
   all["shape"] = py::tuple(py::cast(tensor.shape));
   all["updates"] = tensor.updates;
   all["scalars"] = tensor.scalars;

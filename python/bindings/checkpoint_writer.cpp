@@ -1,6 +1,7 @@
 // Writes a checkpoint whose states Python has somewhere: piece by piece, as they fit into staging.
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,9 +17,8 @@
 namespace zeroshard::python {
 namespace {
 
-const SafetensorsDType* dtype_named(const std::string& name) {
-  const SafetensorsDType* const dtype = find_safetensors_dtype(name);
-  if (dtype != nullptr) return dtype;
+StoredDType dtype_named(const std::string& name) {
+  if (const std::optional<StoredDType> dtype = StoredDType::of(name)) return *dtype;
   throw ConfigError({.what = "no dtype of safetensors", .value = name});
 }
 
@@ -55,7 +55,7 @@ void add_blob(SaveContents& contents, const std::string& name, const py::bytes& 
 class PythonCopy {
  public:
   PythonCopy(const SaveContents& contents, py::function copy) : copy_(std::move(copy)) {
-    for (const StateToSave& state : contents.states) bytes_.push_back(state.dtype->bits / 8);
+    for (const StateToSave& state : contents.states) bytes_.push_back(state.dtype.bytes());
   }
 
   void operator()(std::size_t state, const Span& elements, std::byte* into) {
