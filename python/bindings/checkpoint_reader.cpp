@@ -5,10 +5,13 @@
 #include <string>
 #include <utility>
 
+#include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include "python/bindings/checkpoint_files.h"
+#include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/checkpoint/checkpoint_folder.h"
 #include "zeroshard/checkpoint/state_files.h"
@@ -72,15 +75,15 @@ py::dict run_numbers(const CheckpointReader& reader) {
   return all;
 }
 
-// Elements begin to end of a state into memory of the caller's, which has just that size.
+// As many elements of a state, from `begin` on, as a flat tensor of its dtype in host memory has.
 void read_into(CheckpointReader& reader, const std::string& name, const std::string& state,
-               std::int64_t begin, const py::buffer& into) {
+               std::int64_t begin, const at::Tensor& into) {
   const StoredState& stored = reader.state(name, state);
-  const py::buffer_info memory = into.request(/*writable=*/true);
-  const auto width = static_cast<std::int64_t>(stored.element_bytes());
-  const std::int64_t bytes = memory.size * memory.itemsize;
-  auto* const to = static_cast<std::byte*>(memory.ptr);
-  const Span wanted(begin, begin + bytes / width);
+  const auto width = static_cast<std::int64_t>(stored.dtype.bytes());
+  ZS_CHECK(into.is_cpu() && into.is_contiguous() && into.element_size() == width,
+           "no memory for elements of this dtype");
+  auto* const to = static_cast<std::byte*>(into.data_ptr());
+  const Span wanted(begin, begin + into.numel());
   const py::gil_scoped_release others_run;
   reader.reader().read({{&stored, wanted}}, [&](std::size_t, const Span& elements, auto part) {
     std::memcpy(to + (elements.begin() - begin) * width, part.data(), part.size());

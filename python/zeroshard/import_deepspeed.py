@@ -17,9 +17,9 @@ from zeroshard import _C, _build_info
 from zeroshard.deepspeed_checkpoint import DeepSpeedCheckpoint, open_checkpoint
 from zeroshard.errors import ConfigError, Error
 from zeroshard.plain_state import encode
+from zeroshard.stored_weights import DTYPES
 
-DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "float64": "F64", "int64": "I64", "int32": "I32", "int16": "I16",
-          "int8": "I8", "uint8": "U8", "bool": "BOOL"}
+WORDS = {str(dtype).removeprefix("torch."): word for word, dtype in DTYPES.items()}  # of dtypes, in the format
 TRAINED = "trained"
 PROGRESS_SECONDS = 10.0
 MOST_CONFIG_BYTES = 10_000_000
@@ -42,10 +42,10 @@ class _Import:
         for tensor in self._checkpoint.tensors.values():
             updates = self._checkpoint.updates(tensor.name)
             scalars = {name: float(value) for name, value in self._checkpoint.scalars(tensor.name).items() if name != "step"}
-            number = contents.add_tensor(tensor.name, tensor.kind, DTYPES[tensor.dtype], list(tensor.shape), updates, scalars)
+            number = contents.add_tensor(tensor.name, tensor.kind, WORDS[tensor.dtype], list(tensor.shape), updates, scalars)
             dtype = "float32" if tensor.kind == TRAINED else tensor.dtype  # masters are fp32
             for state in tensor.states:
-                contents.add_state(number, state, DTYPES[dtype], 0, tensor.numel)
+                contents.add_state(number, state, WORDS[dtype], 0, tensor.numel)
                 self._states.append((tensor.name, state, getattr(torch, dtype)))
                 self.bytes += tensor.numel * getattr(torch, dtype).itemsize
         for alias, name in self._checkpoint.tied.items():

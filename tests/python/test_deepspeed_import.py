@@ -14,18 +14,17 @@ from safetensors import safe_open
 pytest.importorskip("zeroshard", reason="the package is not built", exc_type=ImportError)
 from zeroshard import _C
 from zeroshard.errors import StorageError
-from zeroshard.import_deepspeed import DTYPES, import_checkpoint, main
+from zeroshard.import_deepspeed import import_checkpoint, main
 from zeroshard.plain_state import decode
+from zeroshard.stored_weights import DTYPES
 
 FORMS = [(name, False) for name in NAMES] + [("stage2_bf16", True), ("stage3_bf16", True)]
-TORCH = {ours: getattr(torch, theirs) for theirs, ours in DTYPES.items()}
 
 
 def read(reader, tensor, state="value"):
     numel = torch.Size(tensor["shape"]).numel()
-    values = torch.empty(numel, dtype=TORCH[tensor["states"][state]])
-    if numel:
-        reader.read_into(tensor["name"], state, 0, values.view(torch.uint8).numpy())
+    values = torch.empty(numel, dtype=DTYPES[tensor["states"][state]])
+    reader.read_into(tensor["name"], state, 0, values)
     return values.view(tensor["shape"])
 
 
@@ -80,19 +79,33 @@ def test_the_data_file_is_safetensors(tmp_path):
         assert torch.equal(file.get_tensor("exp_avg/up.weight"), truth_of("stage3_fp16", str(tmp_path)).states["up.weight", "exp_avg"])
 
 
+def growth(call, *arguments):
+    """By how many KiB a process grows at most that makes a call."""
+    script = (f"import resource, sys, torch\n{call}\ntorch.zeros(3).add_(1)\n"
+              "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+              "before = peak()\ncall(*sys.argv[1:])\nprint(peak() - before)")
+    return int(subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True).stdout)
+
+
 @pytest.mark.parametrize("write", [write_concatenated, write_sharded])
 def test_memory_is_bounded(tmp_path, write):
     """192 MB of states in two parameters: the process grows by much less than one of them."""
     states = {(name, state): torch.randn(8_000_000) for name in ("a", "b") for state in ("value", "exp_avg", "exp_avg_sq")}
     write(tmp_path / "tag", states, [["a"], ["b"]], ranks=2)
-    script = ("import resource, sys\nfrom zeroshard.import_deepspeed import import_checkpoint\n"
-              "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-              "import torch; torch.zeros(3).add_(1)\nbefore = peak()\nimport_checkpoint(sys.argv[1], sys.argv[2])\nprint(peak() - before)")
-    done = subprocess.run([sys.executable, "-c", script, tmp_path / "tag", tmp_path / "out"], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 30_000, "KiB"  # 12 MiB of staging, a slot being read, modules
+    call = "from zeroshard.import_deepspeed import import_checkpoint as call"
+    assert growth(call, tmp_path / "tag", tmp_path / "out") < 30_000, "KiB"  # 12 MiB of staging, a slot being read, modules
     reader = _C.CheckpointReader(str(tmp_path / "out"))
     for tensor in reader.tensors():
         assert torch.equal(read(reader, tensor, "exp_avg"), states[tensor["name"], "exp_avg"])
+
+
+def test_memory_of_zero_to_fp32_is_that_of_a_file(tmp_path):
+    states = {(f"p{at}", state): torch.ones(5_000_000) for at in range(8) for state in ("value", "exp_avg", "exp_avg_sq")}
+    write_sharded(tmp_path / "run/tag", states, [[f"p{at}" for at in range(8)]], ranks=2)
+    (tmp_path / "run/latest").write_text("tag")
+    call = "from zeroshard.deepspeed.utils.zero_to_fp32 import convert_zero_checkpoint_to_fp32_state_dict as call"
+    grown = growth(call, tmp_path / "run", tmp_path / "weights", "20MB")
+    assert len(list((tmp_path / "weights").glob("*.bin"))) == 8 and grown < 80_000, "KiB of 160 MB"
 
 
 def test_what_is_damaged_is_not_imported(tmp_path, capsys):

@@ -10,6 +10,7 @@ from deepspeed_archives import NAMES, truth_of, unpack, write_concatenated, writ
 
 pytest.importorskip("zeroshard", reason="the package is not built", exc_type=ImportError)
 from zeroshard.deepspeed.utils import zero_to_fp32
+from zeroshard.import_deepspeed import import_checkpoint
 
 RANKS = 2
 GROUPS = [["a.weight", "a.bias"], ["b.weight"]]
@@ -53,9 +54,13 @@ def test_every_element_is_in_its_place(checkpoint):
     assert found["tied.weight"] is found["a.weight"] and found["counter"].dtype is torch.int64
 
 
+@pytest.mark.parametrize("ours", [False, True], ids=["theirs", "imported"])
 @pytest.mark.parametrize("name", NAMES)
-def test_masters_that_real_deepspeed_has_saved(tmp_path, name):
+def test_masters_that_real_deepspeed_has_saved(tmp_path, name, ours):
     folder = unpack(name, tmp_path)
+    if ours:
+        import_checkpoint(folder, tmp_path / "ours")
+        folder = tmp_path / "ours"
     truth = truth_of(name, str(tmp_path))
     found = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(folder)
     wanted = {parameter: tensor.float() for (parameter, state), tensor in truth.states.items() if state == "value"}

@@ -17,6 +17,24 @@ WEIGHTS = "model.safetensors"
 STATE = "state.json"  # written last, so a folder that has it is complete
 
 
+class InMemory:
+    """As zeroshard/stored_weights.py has other checkpoints."""
+
+    def __init__(self, weights: dict[str, "torch.Tensor"]) -> None:
+        first: dict[int, str] = {}
+        for name, tensor in weights.items():
+            first.setdefault(id(tensor), name)
+        self._weights = weights
+        self.shapes = {name: tuple(weights[name].shape) for name in first.values()}
+        self.tied = {name: first[id(tensor)] for name, tensor in weights.items() if first[id(tensor)] != name}
+
+    def dtype(self, name: str) -> "torch.dtype":
+        return self._weights[name].dtype
+
+    def read(self, name: str) -> "torch.Tensor":
+        return self._weights[name].clone()
+
+
 def is_ours(folder: Path) -> bool:
     return (folder / STATE).is_file()
 
