@@ -16,6 +16,11 @@ ARCHIVES = sorted((HERE / "deepspeed_checkpoints").glob("*.tar.xz"))
 NAMES = [path.name.removesuffix(".tar.xz") for path in ARCHIVES]
 
 
+def written_by(name):
+    """The version of DeepSpeed."""
+    return name.rpartition("_by_")[2].replace("_", ".") if "_by_" in name else "0.19.8"
+
+
 def unpack(name, folder):
     """Its checkpoint/, for a test that changes it."""
     with tarfile.open(HERE / f"deepspeed_checkpoints/{name}.tar.xz") as archive:
