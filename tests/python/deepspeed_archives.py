@@ -1,4 +1,4 @@
-"""The checkpoints in deepspeed_checkpoints/, unpacked, each with the truth about it; and files like them, made here."""
+"""The checkpoints in deepspeed_checkpoints.tar.xz, unpacked, each with the truth about it; and files like them, made here."""
 import contextlib
 import functools
 import json
@@ -12,8 +12,15 @@ import torch
 from safetensors.torch import load_file
 
 HERE = pathlib.Path(__file__).resolve().parent
-ARCHIVES = sorted((HERE / "deepspeed_checkpoints").glob("*.tar.xz"))
-NAMES = [path.name.removesuffix(".tar.xz") for path in ARCHIVES]
+ARCHIVE = HERE / "deepspeed_checkpoints.tar.xz"
+
+
+def _names():
+    with tarfile.open(ARCHIVE) as archive:
+        return sorted({name.partition("/")[0] for name in archive.getnames()})
+
+
+NAMES = _names()
 
 
 def written_by(name):
@@ -23,8 +30,11 @@ def written_by(name):
 
 def unpack(name, folder):
     """Its checkpoint/, for a test that changes it."""
-    with tarfile.open(HERE / f"deepspeed_checkpoints/{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    with tarfile.open(ARCHIVE) as archive:
+        for entry in archive.getmembers():
+            if entry.name.startswith(f"{name}/"):
+                entry.name = entry.name.partition("/")[2]
+                archive.extract(entry, folder, filter="data")
     return pathlib.Path(folder) / "checkpoint"
 
 

@@ -3,24 +3,24 @@
 
     make_deepspeed_checkpoints.py --python /path/with/real/deepspeed/bin/python [--only part-of-name]
 
-writes deepspeed_checkpoints/<case>.tar.xz, each with checkpoint/ as DeepSpeed left it, and the truth about it, taken from the
-live engine (clients/deepspeed_saves.py): truth.safetensors, truth.json.
+puts a folder for each case into deepspeed_checkpoints.tar.xz, with checkpoint/ as DeepSpeed left it, and the truth about it, taken
+from the live engine (clients/deepspeed_saves.py): truth.safetensors, truth.json. What is in the archive already stays.
 """
 import argparse
 import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-ARCHIVES = HERE / "deepspeed_checkpoints"
+ARCHIVE = HERE / "deepspeed_checkpoints.tar.xz"
 CLIENT = HERE / "clients/deepspeed_saves.py"
 RANKS = 2
-ATTEMPTS = 1
+ATTEMPTS = 3  # DeepSpeed on CPU sometimes aborts at exit
 
 ADAMW = {"type": "AdamW", "params": {"lr": 0.02, "betas": [0.9, 0.95], "weight_decay": 0.1, "torch_adam": True}}
 SCHEDULE = {"type": "WarmupDecayLR", "params": {"total_num_steps": 20, "warmup_max_lr": 0.02, "warmup_num_steps": 3}}
@@ -102,11 +102,11 @@ def make_universal(python, where):
         raise RuntimeError(f"ds_to_universal: {done.stdout}")
 
 
-def pack(where, archive):
+def pack(folder):
     """The same bytes for the same files."""
-    with tarfile.open(archive, "w:xz", preset=9) as out:
-        for path in sorted(path for path in where.rglob("*") if path.is_file() and path.suffix != ".py"):
-            entry = tarfile.TarInfo(path.relative_to(where).as_posix())
+    with tarfile.open(ARCHIVE, "w:xz", preset=9) as out:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".py"):
+            entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
             data = path.read_bytes()
             entry.size = len(data)
             out.addfile(entry, io.BytesIO(data))
@@ -116,16 +116,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True, help="an interpreter that has the real DeepSpeed")
     parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--suffix", default="", help="behind the cases' names, such as _by_0_14_5")
     given = parser.parse_args()
-    ARCHIVES.mkdir(exist_ok=True)
-    for name, chosen in CASES.items():
-        if given.only in name:
-            with tempfile.TemporaryDirectory() as folder:
-                where = saved(given.python, chosen, pathlib.Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        all_cases, tries = pathlib.Path(folder) / "all", pathlib.Path(folder) / "tries"
+        if ARCHIVE.exists():
+            with tarfile.open(ARCHIVE) as archive:
+                archive.extractall(all_cases, filter="data")
+        for name, chosen in CASES.items():
+            if given.only in name:
+                (tries / name).mkdir(parents=True)
+                where = saved(given.python, chosen, tries / name)
                 if chosen["universal"]:
                     make_universal(given.python, where)
-                pack(where, ARCHIVES / f"{name}.tar.xz")
-            print(f"{name:28}{(ARCHIVES / f'{name}.tar.xz').stat().st_size:8} bytes", flush=True)
+                shutil.rmtree(all_cases / (name + given.suffix), ignore_errors=True)
+                shutil.copytree(where, all_cases / (name + given.suffix))
+                print(name + given.suffix, flush=True)
+        pack(all_cases)
 
 
 if __name__ == "__main__":

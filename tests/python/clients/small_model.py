@@ -1,4 +1,4 @@
-"""The model of the checkpoints in deepspeed_checkpoints/, its data and its parameter groups; of use without deepspeed, too."""
+"""The model of the checkpoints in deepspeed_checkpoints.tar.xz, its data and its parameter groups; of use without deepspeed, too."""
 import torch
 from torch import nn
 from torch.nn import functional as F
