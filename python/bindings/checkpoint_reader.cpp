@@ -17,33 +17,25 @@
 #include "zeroshard/checkpoint/state_files.h"
 
 namespace zeroshard::python {
+
+CheckpointReader::CheckpointReader(const std::string& folder, const std::string& tag)
+    : files_(StateFiles::open_checkpoint(folder, tag)), reader_(files_.reader()) {
+  reader_.check_files();
+}
+
+const StoredState& CheckpointReader::state(const std::string& name,
+                                           const std::string& state) const {
+  const StoredTensor* const tensor = files_.find(name);
+  if (tensor != nullptr) {
+    const auto found = tensor->states.find(state);
+    if (found != tensor->states.end()) return found->second;
+  }
+  throw ConfigError(
+      {.what = "the checkpoint has no such state",
+       .value = fmt::format("{} of {}, in {}", state, name, files_.folder().string())});
+}
+
 namespace {
-
-class CheckpointReader {
- public:
-  CheckpointReader(const std::string& folder, const std::string& tag)
-      : files_(StateFiles::open_checkpoint(folder, tag)), reader_(files_.reader()) {
-    reader_.check_files();
-  }
-
-  const StateFiles& files() const { return files_; }
-  RangeReader& reader() { return reader_; }
-
-  const StoredState& state(const std::string& name, const std::string& state) const {
-    const StoredTensor* const tensor = files_.find(name);
-    if (tensor != nullptr) {
-      const auto found = tensor->states.find(state);
-      if (found != tensor->states.end()) return found->second;
-    }
-    throw ConfigError(
-        {.what = "the checkpoint has no such state",
-         .value = fmt::format("{} of {}, in {}", state, name, files_.folder().string())});
-  }
-
- private:
-  StateFiles files_;
-  RangeReader reader_;
-};
 
 py::dict described(const StoredTensor& tensor) {
   py::dict states;

@@ -15,6 +15,28 @@
 #include "zeroshard/comm/single.h"
 
 namespace zeroshard::python {
+
+PythonCopy::PythonCopy(const SaveContents& contents, std::size_t first, py::function copy)
+    : first_(first), copy_(std::move(copy)) {
+  for (const StateToSave& state : contents.states) widths_.push_back(state.dtype.bytes());
+}
+
+void PythonCopy::operator()(std::size_t state, const Span& elements, std::byte* into) {
+  const py::gil_scoped_acquire python;
+  try {
+    const auto bytes = static_cast<py::ssize_t>(widths_[state]) * elements.size();
+    copy_(state - first_, elements.begin(), elements.end(),
+          py::memoryview::from_memory(into, bytes));
+  } catch (...) {
+    raised_ = std::current_exception();
+    throw;
+  }
+}
+
+void PythonCopy::rethrow() const {
+  if (raised_) std::rethrow_exception(raised_);
+}
+
 namespace {
 
 StoredDType dtype_named(const std::string& name) {
@@ -51,37 +73,9 @@ void add_blob(SaveContents& contents, const std::string& name, const py::bytes& 
   contents.blobs.push_back({.name = name, .bytes = bytes});
 }
 
-// What Python raises while it copies: kept as it is, since agreeing ranks pass on only its words.
-class PythonCopy {
- public:
-  PythonCopy(const SaveContents& contents, py::function copy) : copy_(std::move(copy)) {
-    for (const StateToSave& state : contents.states) bytes_.push_back(state.dtype.bytes());
-  }
-
-  void operator()(std::size_t state, const Span& elements, std::byte* into) {
-    const py::gil_scoped_acquire python;
-    try {
-      const auto bytes = static_cast<py::ssize_t>(bytes_[state]) * elements.size();
-      copy_(state, elements.begin(), elements.end(), py::memoryview::from_memory(into, bytes));
-    } catch (...) {
-      raised_ = std::current_exception();
-      throw;
-    }
-  }
-
-  void rethrow() const {
-    if (raised_) std::rethrow_exception(raised_);
-  }
-
- private:
-  py::function copy_;
-  std::vector<std::uint64_t> bytes_;
-  std::exception_ptr raised_;
-};
-
 void write_checkpoint(const std::string& root, const std::string& tag, const SaveContents& contents,
                       const py::function& copy, bool latest) {
-  PythonCopy from(contents, copy);
+  PythonCopy from(contents, 0, copy);
   const py::gil_scoped_release others_run;
   try {
     const std::unique_ptr<Communicator> alone = make_single_communicator();
@@ -105,6 +99,10 @@ void bind_checkpoint_writer(py::module_& module) {
       .def("add_state", &add_state, py::arg("tensor"), py::arg("state"), py::arg("dtype"),
            py::arg("begin"), py::arg("end"))
       .def("add_blob", &add_blob, py::arg("name"), py::arg("bytes"))
+      .def("set_scalars",
+           [](SaveContents& contents, std::size_t tensor, std::map<std::string, double> scalars) {
+             contents.tensors.at(tensor).scalars = std::move(scalars);
+           })
       .def("set_run", [](SaveContents& contents, const std::string& name,
                          const RunNumbers::Number& value) { contents.run.set(name, value); })
       .def("set_alias", [](SaveContents& contents, const std::string& alias,

@@ -36,6 +36,7 @@ class EngineCore {
   void close();
 
   Core& core() const;
+  Communicator& comm() const { return *comm_; }
   std::unique_ptr<ModuleHook> make_hook(std::optional<std::size_t> unit, bool guards) const;
   ForwardHooks& hooks() const { return *hooks_; }
 

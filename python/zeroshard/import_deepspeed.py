@@ -16,10 +16,11 @@ import torch
 from zeroshard import _C, _build_info
 from zeroshard.deepspeed_checkpoint import DeepSpeedCheckpoint, open_checkpoint
 from zeroshard.errors import ConfigError, Error
+from zeroshard.load_deepspeed import run_state
+from zeroshard.own_checkpoint import CLIENT_STATE, ENGINE, LOSS_SCALE
 from zeroshard.plain_state import encode
-from zeroshard.stored_weights import DTYPES
+from zeroshard.stored_weights import WORDS
 
-WORDS = {str(dtype).removeprefix("torch."): word for word, dtype in DTYPES.items()}  # of dtypes, in the format
 TRAINED = "trained"
 PROGRESS_SECONDS = 10.0
 MOST_CONFIG_BYTES = 10_000_000
@@ -41,11 +42,11 @@ class _Import:
         contents = _C.SaveContents()
         for tensor in self._checkpoint.tensors.values():
             updates = self._checkpoint.updates(tensor.name)
-            scalars = {name: float(value) for name, value in self._checkpoint.scalars(tensor.name).items() if name != "step"}
-            number = contents.add_tensor(tensor.name, tensor.kind, WORDS[tensor.dtype], list(tensor.shape), updates, scalars)
+            scalars = {name: float(value) for name, value in self._checkpoint.scalars(tensor.name).items()}
+            number = contents.add_tensor(tensor.name, tensor.kind, WORDS[getattr(torch, tensor.dtype)], list(tensor.shape), updates, scalars)
             dtype = "float32" if tensor.kind == TRAINED else tensor.dtype  # masters are fp32
             for state in tensor.states:
-                contents.add_state(number, state, WORDS[dtype], 0, tensor.numel)
+                contents.add_state(number, state, WORDS[getattr(torch, dtype)], 0, tensor.numel)
                 self._states.append((tensor.name, state, getattr(torch, dtype)))
                 self.bytes += tensor.numel * getattr(torch, dtype).itemsize
         for alias, name in self._checkpoint.tied.items():
@@ -56,10 +57,12 @@ class _Import:
     def _add_run(self, contents: "_C.SaveContents") -> None:
         for name, value in run_numbers(self._checkpoint).items():
             contents.set_run(name, value)
-        contents.add_blob("engine.json", json.dumps(self._engine_state()).encode())
+        accumulation = self._checkpoint.ds_config().get("gradient_accumulation_steps")
+        run = run_state(self._checkpoint, accumulation if isinstance(accumulation, int) else 1)
+        contents.add_blob(ENGINE, json.dumps(run.as_json()).encode())
         client_state = {key: value for key, value in self._checkpoint.client_state().items() if self._can_be_written(key, value)}
         if client_state:
-            contents.add_blob("client_state.json", json.dumps(encode(client_state, "client_state")).encode())
+            contents.add_blob(CLIENT_STATE, json.dumps(encode(client_state, "client_state")).encode())
         for name, text in documents(self._checkpoint).items():
             contents.set_document(name, text)
         contents.set_written_by("deepspeed", self._checkpoint.version)
@@ -72,15 +75,6 @@ class _Import:
             self.left_out.append(str(error).partition("] ")[2].partition(";")[0])
             return False
         return True
-
-    def _engine_state(self) -> dict[str, Any]:
-        """As the engine saves it (checkpoint.py)."""
-        groups = [{**group, "names": []} for group in self._checkpoint.groups]
-        for tensor in self._checkpoint.tensors.values():
-            if tensor.group is not None and tensor.group < len(groups):
-                groups[tensor.group]["names"].append(tensor.name)
-        return {"counters": self._checkpoint.counters, "param_groups": encode(groups, "optimizer"),
-                "lr_scheduler": encode(self._checkpoint.lr_scheduler(), "lr_scheduler")}
 
     def copy(self, number: int, begin: int, end: int, into: memoryview) -> None:
         name, state, dtype = self._states[number]
@@ -95,12 +89,9 @@ def run_numbers(checkpoint: DeepSpeedCheckpoint) -> dict[str, int | float]:
     counters = checkpoint.counters
     numbers: dict[str, int | float] = {"step": counters["global_steps"], "updates": counters["global_steps"] - counters["skipped_steps"],
                                        "samples": counters["global_samples"], "stage": checkpoint.stage}
-    scaler = checkpoint.loss_scaler
-    if scaler is not None and scaler.get("dynamic"):
-        numbers |= {"loss_scale_dynamic": 1, "loss_scale": float(scaler["cur_scale"]), "loss_scale_iteration": int(scaler["cur_iter"]),
-                    "loss_scale_last_overflow": int(scaler["last_overflow_iter"]),
-                    "loss_scale_hysteresis_left": int(scaler["cur_hysteresis"])}
-    return numbers
+    scale = checkpoint.loss_scale()
+    return numbers if scale is None else {**numbers, **{name: int(scale[ours]) if ours == "dynamic" else scale[ours]
+                                                         for ours, name in LOSS_SCALE.items()}}
 
 
 def documents(checkpoint: DeepSpeedCheckpoint) -> dict[str, str]:

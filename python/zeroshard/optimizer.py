@@ -280,7 +280,7 @@ class ZeroOptimizer(HookedModule, torch.optim.Optimizer):
         raise StateError("[state] parameter groups are fixed when the engine is made; call initialize() again")
 
     def hyper_parameters(self) -> dict[str, Any]:
-        """What a checkpoint's state.json has of it. The states are saved beside."""
+        """All but the states."""
         groups = [{key: value for key, value in group.items() if key != "params"} for group in self.param_groups]
         return {"param_groups": groups, "loss_scaler": self._engine.core.scaler_state(), "overflow": self.overflow}
 

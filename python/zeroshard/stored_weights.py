@@ -16,6 +16,8 @@ DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "F
           "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
           "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
 
+WORDS = {dtype: word for word, dtype in DTYPES.items()}
+
 
 class StoredWeights(Protocol):
     """Trained parameters are masters. `tied` has other names of some, each with the one that is in `shapes`."""

@@ -161,12 +161,16 @@ class DeepSpeedCheckpoint:
     def version(self) -> str:
         return self._model.version
 
-    @property
-    def loss_scaler(self) -> dict[str, Any] | None:
-        """The numbers that DeepSpeed's loss scaler keeps; `dynamic` says of which kind it is."""
-        if not isinstance(self._loss_scaler, Record):
+    def loss_scale(self) -> dict[str, Any] | None:
+        """Of a dynamic one, by the names of our own scaler."""
+        fields = self._loss_scaler.fields if isinstance(self._loss_scaler, Record) else {}
+        if not fields.get("dynamic"):
             return None
-        return {name: value for name, value in self._loss_scaler.fields.items() if isinstance(value, (bool, int, float))}
+        known = {"scale": "cur_scale", "iteration": "cur_iter", "last_overflow": "last_overflow_iter", "hysteresis_left": "cur_hysteresis"}
+        found = {ours: fields.get(theirs) for ours, theirs in known.items()}
+        if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in found.values()):
+            raise refusal("the loss scale is of another format", self.folder, DAMAGED)
+        return {"dynamic": True, "scale": float(found.pop("scale")), **{name: int(value) for name, value in found.items()}}
 
     def lr_scheduler(self) -> dict[str, Any] | None:
         return plain(self._model.root.get("lr_scheduler"), "lr_scheduler", self.left_out)
