@@ -72,7 +72,7 @@ def test_facts_of_the_run(unpacked, name, universal):
         assert checkpoint.counters == {each: facts[each] for each in ("global_steps", "global_samples", "skipped_steps")}
         assert checkpoint.lr_scheduler() == facts["lr_scheduler"]
         assert checkpoint.tied == ({"head.weight": "embedding.weight"} if options["tied"] else {})
-        assert (checkpoint.loss_scaler or {}).get("cur_scale", 1.0) == facts["loss_scale"]
+        assert (checkpoint.loss_scale() or {}).get("scale", 1.0) == facts["loss_scale"]
         assert checkpoint.version == written_by(name) and checkpoint.stage == facts["case"]["config"]["zero_optimization"]["stage"]
         if not facts["case"]["config"]["zero_optimization"].get("elastic_checkpoint"):  # whose files lack hyper-parameters
             assert json.loads(json.dumps(checkpoint.groups)) == facts["optimizer_groups"]

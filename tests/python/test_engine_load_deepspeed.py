@@ -11,6 +11,7 @@ from deepspeed_archives import NAMES, truth_of, unpack
 from engine_ranks import on_ranks
 from zeroshard import distributed
 from zeroshard.errors import StorageError
+from zeroshard.import_deepspeed import import_checkpoint
 from zeroshard.state_access import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "clients"))
@@ -87,17 +88,18 @@ def expect_facts(engine, truth):
         assert engine.get_lr() == facts["lr"]
 
 
-def load_and_go_on(folder, name, stage, universal):
+def load_and_go_on(folder, name, stage, universal, where="checkpoint"):
+    """`where`: what is loaded, DeepSpeed's own or what was imported from it."""
     truth = truth_of(name, folder)
     engine = started(truth, stage, universal)
     train(engine, 70, 1)
     strict = not truth.facts["case"]["options"]["exclude_frozen"]
     if not strict:
         with pytest.raises(StorageError, match="it lacks adapted.weight, adapted.bias"):
-            engine.load_checkpoint(Path(folder) / "checkpoint")
-    path, client_state = engine.load_checkpoint(Path(folder) / "checkpoint", load_module_strict=strict)
-    tag = (Path(folder) / "checkpoint" / ("latest_universal" if universal else "latest")).read_text()
-    assert path == str(Path(folder) / "checkpoint" / tag)
+            engine.load_checkpoint(Path(folder) / where)
+    path, client_state = engine.load_checkpoint(Path(folder) / where, load_module_strict=strict)
+    tag = (Path(folder) / where / ("latest_universal" if universal else "latest")).read_text()
+    assert path == str(Path(folder) / where / tag)
     assert client_state.get("epoch") == (3 if truth.facts["case"]["options"]["client_state"] else None)
     expect_truth(engine, truth)
     expect_facts(engine, truth)
@@ -122,9 +124,9 @@ def expect_the_same_path(engine, truth, losses):
             assert (found - truth.after[name]).abs().max() <= max(tolerance * 0.1, tolerance * 10 * far), name
 
 
-def on_each_stage(folder, name, universal, stages):
+def on_each_stage(folder, name, universal, stages, where="checkpoint"):
     for stage in stages:
-        load_and_go_on(folder, name, stage, universal)
+        load_and_go_on(folder, name, stage, universal, where)
 
 
 @pytest.mark.parametrize("name, universal", FORMS)
@@ -138,6 +140,13 @@ def test_goes_on_where_deepspeed_stopped(tmp_path, name, universal):
 def test_at_other_numbers_of_ranks(tmp_path, name, universal, ranks):
     unpack(name, tmp_path)
     on_ranks(ranks, on_each_stage, str(tmp_path), name, universal, (1, 3))
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("name", ["stage1_bf16", "stage1_fp32_adagrad", "stage1_fp32_sgd", "stage2_fp16", "stage2_no_step_yet", "stage3_bf16"])
+def test_what_was_imported_goes_on(tmp_path, name, ranks):
+    import_checkpoint(unpack(name, tmp_path), tmp_path / "imported")
+    on_ranks(ranks, on_each_stage, str(tmp_path), name, False, (0, 3), "imported")
 
 
 def parts(folder):

@@ -11,10 +11,9 @@ import json
 import os
 import re
 import sys
-from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, Sequence, Union
+from typing import TYPE_CHECKING, Any, Sequence, Union
 
 from .._lazy import lazy
 
@@ -46,23 +45,11 @@ def get_fp32_state_dict_from_zero_checkpoint(
         checkpoint_dir: Folder, tag: str | None = None, exclude_frozen_parameters: bool = False,
         lazy_mode: bool = False) -> dict[str, "torch.Tensor"]:
     """{name: fp32 tensor on the CPU}. `lazy_mode` is without meaning: nothing is read twice."""
-    with weights_of(tag_folder(checkpoint_dir, tag), exclude_frozen_parameters) as weights:
-        whole = {name: weights.read(name) for name in weights.shapes}
-        return whole | {alias: whole[name] for alias, name in weights.tied.items()}
-
-
-@contextmanager
-def weights_of(folder: Path, exclude_frozen: bool) -> Iterator["StoredWeights"]:
-    """What can be read of a checkpoint, tensor by tensor."""
     from zeroshard.stored_weights import stored_weights
 
-    from ..checkpoint import zeroshard_files
-
-    if zeroshard_files.is_ours(folder):
-        yield zeroshard_files.InMemory(zeroshard_files.whole_weights(folder, exclude_frozen))
-        return
-    with stored_weights(folder, exclude_frozen) as weights:
-        yield weights
+    with stored_weights(tag_folder(checkpoint_dir, tag), exclude_frozen_parameters) as weights:
+        whole = {name: weights.read(name) for name in weights.shapes}
+        return whole | {alias: whole[name] for alias, name in weights.tied.items()}
 
 
 def load_state_dict_from_zero_checkpoint(model: Any, checkpoint_dir: Folder, tag: str | None = None) -> Any:
@@ -77,9 +64,11 @@ def convert_zero_checkpoint_to_fp32_state_dict(
         checkpoint_dir: Folder, output_dir: Folder, max_shard_size: str | int | None = "5GB",
         safe_serialization: bool = False, tag: str | None = None, exclude_frozen_parameters: bool = False) -> None:
     """Writes the weights as HuggingFace reads them: one file, or several and an index. One file's are in memory at a time."""
+    from zeroshard.stored_weights import stored_weights
+
     out = Path(output_dir)
     name = "model.safetensors" if safe_serialization else "pytorch_model.bin"
-    with weights_of(tag_folder(checkpoint_dir, tag), exclude_frozen_parameters) as weights:
+    with stored_weights(tag_folder(checkpoint_dir, tag), exclude_frozen_parameters) as weights:
         out.mkdir(parents=True, exist_ok=True)
         shards = split({each: nbytes(weights, each) for each in weights.shapes}, bytes_in(max_shard_size))
         if len(shards) == 1:
