@@ -35,8 +35,7 @@ void add_checkpoint_keys(KeyTable& table) {
                    "of DeepSpeed's checkpoints the one that latest_universal names"));
   table.add(absent<bool>("checkpoint.use_node_local_storage", "write to each node's own disk",
                          {.default_value = "false",
-                          .instead = "save to a folder that all hosts see: rank 0 writes "
-                                     "weights and state",
+                          .instead = "save to a folder that all hosts see",
                           .harmless = {"false"}}));
   table.add(Section{.path = "checkpoint.parallel_write", .meaning = "for pipeline parallelism"});
   table.add(absent<bool>("checkpoint.parallel_write.pipeline_stage", "stages write in parallel",
