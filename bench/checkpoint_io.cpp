@@ -119,9 +119,10 @@ bool is_right(const std::vector<Part>& parts) {
 double load(Communicator& comm, const std::string& root, std::int64_t bytes) {
   std::vector<Part> parts = parts_of(bytes, comm);
   for (Part& part : parts) part.values.resize(static_cast<std::size_t>(part.elements.size()));
+  const SaveStaging staging;  // a run that saves has it, and lends it
   const double seconds = seconds_of(comm, [&] {
     const StateFiles files = StateFiles::open(root);
-    RangeReader reader = files.reader();
+    RangeReader reader = files.reader({.memory = staging.slot(0), .past_cache = true});
     std::vector<RangeRequest> requests;
     for (const Part& part : parts) {
       requests.push_back({&files.find(part.tensor)->states.at(part.state), part.elements});

@@ -21,6 +21,9 @@ namespace {
 // Linux moves at most 2 GiB less a page per call; a round number below it keeps requests aligned.
 constexpr std::size_t kLargestTransfer = std::size_t{1} << 30U;
 
+// What reads and writes past the kernel's cache are made of.
+constexpr std::size_t kBlockBytes = 4096;
+
 // Asks for the lock that says "being written". File systems without locks are trusted.
 bool held_by_another(int descriptor) {
   return ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -51,11 +54,19 @@ void sync_folder(const std::filesystem::path& folder) {
 File::File(std::filesystem::path path, int descriptor)
     : path_(std::move(path)), descriptor_(descriptor) {}
 
-File File::open_to_read(const std::filesystem::path& path) {
+File File::open_to_read(const std::filesystem::path& path) { return open_to_read(path, 0); }
+
+File File::open_to_read_directly(const std::filesystem::path& path) {
+  return open_to_read(path, O_DIRECT);
+}
+
+File File::open_to_read(const std::filesystem::path& path, int flags) {
   // O_NONBLOCK: opening a pipe would wait for its writer.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+  if (descriptor < 0 && errno == EINVAL && flags != 0) return open_to_read(path, 0);
   if (descriptor < 0) throw file_error("a file cannot be opened", path, errno);
   File file(path, descriptor);
+  file.direct_ = flags != 0;
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw file_error("a file cannot be read", path, errno);
   if (!S_ISREG(status.st_mode)) {
@@ -117,20 +128,42 @@ std::uint64_t File::size() const {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
+// At least one byte, or a StorageError.
+std::size_t File::read_some(std::uint64_t offset, std::byte* into, std::size_t wanted) const {
+  while (true) {
+    const ssize_t got =
+        ::pread(descriptor_, into, std::min(wanted, kLargestTransfer), static_cast<off_t>(offset));
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got < 0 && errno == EINTR) continue;
+    // Some file systems find out only here that they cannot.
+    if (got < 0 && errno == EINVAL && stop_direct()) continue;
+    if (got < 0) throw file_error("a file cannot be read", path_, errno);
+    throw StorageError(
+        {.what = fmt::format("a file ended at byte {}, before what it should hold", offset),
+         .value = path_.string(),
+         .remedy = "fetch or write it again; was it changed while being read?"});
+  }
+}
+
 void File::read_at(std::uint64_t offset, std::span<std::byte> into) const {
   while (!into.empty()) {
-    const std::size_t wanted = std::min(into.size(), kLargestTransfer);
-    const ssize_t got = ::pread(descriptor_, into.data(), wanted, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw file_error("a file cannot be read", path_, errno);
-    if (got == 0) {
-      throw StorageError(
-          {.what = fmt::format("a file ended at byte {}, before what it should hold", offset),
-           .value = path_.string(),
-           .remedy = "fetch or write it again; was it changed while being read?"});
+    const std::size_t got = read_some(offset, into.data(), into.size());
+    offset += got;
+    into = into.subspan(got);
+  }
+}
+
+void File::read_block(std::uint64_t offset, std::span<std::byte> into) const {
+  if (!direct_) return read_at(offset, into);
+  for (std::size_t done = 0; done < into.size();) {
+    const std::size_t left = into.size() - done;
+    const std::size_t rounded = (left + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+    done += std::min(left, read_some(offset + done, into.data() + done, rounded));
+    // What is left of a block that was read in part is not aligned any more.
+    if (done < into.size() && done % kBlockBytes != 0) {
+      stop_direct();
+      return read_at(offset + done, into.subspan(done));
     }
-    offset += static_cast<std::uint64_t>(got);
-    into = into.subspan(static_cast<std::size_t>(got));
   }
 }
 
@@ -147,7 +180,7 @@ void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   }
 }
 
-bool File::stop_direct() {
+bool File::stop_direct() const {
   if (!direct_) return false;
   direct_ = false;
   const int flags = ::fcntl(descriptor_, F_GETFL);

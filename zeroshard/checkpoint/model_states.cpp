@@ -39,7 +39,8 @@ class Loader {
     find_states();
     find_unexpected();
     if (options_.strict) refuse_differences();
-    RangeReader reader = files_.reader();
+    RangeReader reader =
+        files_.reader({.memory = options_.memory, .past_cache = holds_what_it_owns()});
     reader.check_files();
     reader.read(requests_, [&](std::size_t request, const Span& elements, auto bytes) {
       write(*wanted_[request], *requests_[request].state->dtype.dtype(), elements, bytes);
@@ -50,6 +51,16 @@ class Loader {
   }
 
  private:
+  // Then no other rank reads the same.
+  bool holds_what_it_owns() const {
+    const auto numel = [](const std::vector<HeldState>& states) {
+      std::int64_t sum = 0;
+      for (const HeldState& state : states) sum += state.elements.size();
+      return sum;
+    };
+    return numel(states_.held()) == numel(states_.owned());
+  }
+
   bool wants(const std::string& tensor) const { return !options_.wants || options_.wants(tensor); }
 
   void find_tensor(std::size_t index) {

@@ -8,6 +8,7 @@
 //   core.adopt_masters();                             // parameters follow
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -33,6 +34,8 @@ struct LoadOptions {
   bool fp32_masters = true;
   // Which tensors are wanted, by name; unset: all.
   std::function<bool(const std::string& tensor)> wants = {};
+  // kSaveStagingBytes that nobody uses meanwhile, for reading ahead (range_reader.h).
+  std::byte* memory = nullptr;
 };
 
 struct LoadReport {
@@ -43,9 +46,9 @@ struct LoadReport {
 };
 
 // What is held of the wanted states takes the stored values. Beside them there is one chunk in
-// memory. Another shape, and what is missing or too much where it is strict, is a ConfigError on
-// all ranks alike, and nothing is changed; damage is a StorageError of the rank that meets it, and
-// states are then partly new. Updates must not be under way. No message.
+// memory, or what is lent. Another shape, and what is missing or too much where it is strict, is a
+// ConfigError on all ranks alike, and nothing is changed; damage is a StorageError of the rank that
+// meets it, and states are then partly new. Updates must not be under way. No message.
 LoadReport load_states(const StateFiles& files, TensorStates& states, const LoadOptions& options);
 
 }  // namespace zeroshard

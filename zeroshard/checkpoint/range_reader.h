@@ -1,27 +1,38 @@
 // Reads element ranges of stored states, whoever wrote them in whatever pieces: only the chunks
-// that they touch, each once, each checked before a byte of it is believed. Beside the destination
-// it holds one chunk.
+// that they touch, each once, each checked before a byte of it is believed.
 //
 //   RangeReader reader(folder, manifest);
 //   reader.read({{&state, Span(0, 768)}}, [&](std::size_t request, const Span& elements, bytes) {
 //     std::memcpy(into + elements.begin(), bytes.data(), bytes.size());   // whole elements
 //   });
+//
+// Beside the destination it holds one chunk. Who has memory for more lends it: then some is read
+// ahead, in larger pieces.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "zeroshard/checkpoint/file.h"
 #include "zeroshard/checkpoint/manifest.h"
+#include "zeroshard/checkpoint/read_ahead.h"
 
 namespace zeroshard {
+
+struct ReadOptions {
+  // kSaveStagingBytes, aligned to 4096, for as long as the reader lives; null: one chunk of its
+  // own.
+  std::byte* memory = nullptr;
+  // Nobody else on this host reads the same: then the kernel's cache is passed by.
+  bool past_cache = false;
+};
 
 struct RangeRequest {
   const StoredState* state = nullptr;
@@ -31,7 +42,8 @@ struct RangeRequest {
 class RangeReader {
  public:
   // Both must outlive it. Files without checksums are read unchecked, in pieces of a chunk's size.
-  RangeReader(std::filesystem::path folder, const Manifest& manifest);
+  RangeReader(std::filesystem::path folder, const Manifest& manifest,
+              const ReadOptions& options = {});
 
   // Told for every part of a request, in the order in which they lie in the files.
   using Take = std::function<void(std::size_t request, const Span& elements,
@@ -53,31 +65,28 @@ class RangeReader {
  private:
   // Neighbouring bytes of one file that belong to one request.
   struct Part {
-    std::size_t file = 0;
-    std::uint64_t begin = 0;
-    std::uint64_t bytes = 0;
+    ReadPlace place;
     std::size_t request = 0;
     std::int64_t element = 0;  // the first
+    std::int64_t width = 1;    // bytes of one
   };
-  struct Loaded {
-    std::size_t file = 0;
-    std::uint64_t begin = 0;
-    std::uint64_t bytes = 0;
+  struct Free {
+    void operator()(std::byte* memory) const;
   };
 
   void append_parts(const RangeRequest& request, std::size_t number,
                     std::vector<Part>& parts) const;
-  std::span<const std::byte> bytes_from(const Part& part, std::uint64_t begin);
-  void load(std::size_t file, std::uint64_t begin, std::uint64_t bytes);
-  void load_chunk(std::size_t file, std::uint64_t chunk);
-  const File& open(std::size_t file);
+  void read_parts(std::vector<Part> parts, const Take& take);
+  std::vector<ReadPlace> places_of(const std::vector<Part>& parts) const;
+  ReadPlace chunks_around(const ReadPlace& place) const;
+  bool is_checked(std::size_t file) const { return !manifest_.files[file].chunks.empty(); }
+  void check(const ReadPlace& place, const std::byte* bytes) const;
 
   const std::filesystem::path folder_;
   const Manifest& manifest_;
-  std::vector<std::byte> chunk_;
-  std::optional<Loaded> loaded_;
-  std::optional<File> open_;
-  std::size_t open_number_ = 0;
+  const ReadOptions options_;
+  std::unique_ptr<std::byte, Free> own_chunk_;
+  ReadMemory memory_;
   std::uint64_t bytes_read_ = 0;
 };
 

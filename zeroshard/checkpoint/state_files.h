@@ -38,7 +38,9 @@ class StateFiles {
   const StoredTensor* find(std::string_view name) const;
 
   // Keeps the manifest in mind: it may outlive neither.
-  RangeReader reader() const { return {folder_, *manifest_}; }
+  RangeReader reader(const ReadOptions& options = {}) const {
+    return {folder_, *manifest_, options};
+  }
 
  private:
   StateFiles(std::filesystem::path folder, Manifest manifest, bool is_checkpoint);

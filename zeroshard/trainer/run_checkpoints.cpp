@@ -131,13 +131,13 @@ void rethrow_on_first(Communicator& comm) {
   }
 }
 
-RunState resume_from(const std::string& folder, Core& core, Communicator& comm,
-                     std::uint64_t seed) {
+RunState resume_from(const std::string& folder, Core& core, Communicator& comm, std::uint64_t seed,
+                     std::byte* memory) {
   RunState state;
   const auto load = [&] {
     const StateFiles files = StateFiles::open_checkpoint(folder);
     CoreStates states(core);
-    load_states(files, states, {});
+    load_states(files, states, {.memory = memory});
     state = run_state_of(files.manifest().run, seed);
     // Generators of other ranks are of no use to this one.
     if (files.manifest().ranks != comm.world_size()) return;

@@ -38,6 +38,8 @@ class RunCheckpoints {
   bool is_over() const { return saver_.is_over(); }
   // Waits for the save under way; on all ranks together. Its report, where it came to be.
   std::optional<SaveReport> finish();
+  // For reading, as long as nothing is saved.
+  std::byte* memory() const { return static_cast<std::byte*>(staging_.data()); }
   // The step of the last checkpoint that is complete; -1: none of this run.
   std::int64_t last_step() const { return last_step_; }
 
@@ -62,7 +64,9 @@ class RunCheckpoints {
 [[noreturn]] void rethrow_on_first(Communicator& comm);
 
 // States, generators and the run's numbers out of a checkpoint's folder. All ranks throw where some
-// rank could not read it, or it is of another model. Collective.
-RunState resume_from(const std::string& folder, Core& core, Communicator& comm, std::uint64_t seed);
+// rank could not read it, or it is of another model. `memory` is for reading
+// ahead, if any. Collective.
+RunState resume_from(const std::string& folder, Core& core, Communicator& comm, std::uint64_t seed,
+                     std::byte* memory);
 
 }  // namespace zeroshard

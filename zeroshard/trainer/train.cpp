@@ -67,17 +67,17 @@ Trainer::Trainer(const TrainOptions& options, const RunSettings& run, const Part
       device_(device) {
   if (!options.trace.empty()) trace_ = std::make_unique<Trace>(TraceOptions{.rank = comm_.rank()});
   make_engine();
-  if (options_.resume.empty()) {
-    take_initial_weights();
-  } else {
-    resume();
-  }
   if (parts.saves != nullptr) {
     checkpoints_.emplace(
         options_, run_,
         RunCheckpoints::Parts{
             .comm = comm_, .folder = *parts.saves, .core = engine_->core(), .device = device_},
         parts.save_mode);
+  }
+  if (options_.resume.empty()) {
+    take_initial_weights();
+  } else {
+    resume();
   }
   if (is_first()) log_.emplace(options_, run_, engine_->core(), steps_done_);
 }

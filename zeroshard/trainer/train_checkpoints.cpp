@@ -9,7 +9,9 @@
 namespace zeroshard {
 
 void Trainer::resume() {
-  const RunState saved = resume_from(options_.resume, engine_->core(), comm_, options_.seed);
+  std::byte* const memory = checkpoints_ ? checkpoints_->memory() : nullptr;
+  const RunState saved =
+      resume_from(options_.resume, engine_->core(), comm_, options_.seed, memory);
   first_step_ = steps_done_ = saved.step;
   updates_ = saved.updates;
   eval_loss_ = saved.eval_loss;
