@@ -97,8 +97,9 @@ py::list tensor_records(EngineCore& engine) {
   return all;
 }
 
-// Returns what was wanted and is not there: tensors, or "exp_avg of h.0.weight". No message.
-std::vector<std::string> load(EngineCore& engine, const CheckpointReader& reader,
+// Returns what was wanted and is not there (tensors, or "exp_avg of h.0.weight"), and how many of
+// this rank's masters were ties that gave their last bit away. No message.
+std::pair<std::vector<std::string>, std::int64_t> load(EngineCore& engine, const CheckpointReader& reader,
                               const std::set<std::string>& names, bool optimizer_states,
                               bool fp32_masters) {
   const py::gil_scoped_release others_run;
@@ -108,7 +109,8 @@ std::vector<std::string> load(EngineCore& engine, const CheckpointReader& reader
       .strict = false,
       .fp32_masters = fp32_masters,
       .wants = [&](const std::string& tensor) { return names.contains(tensor); }};
-  return load_states(reader.files(), states, options).missing;
+  LoadReport report = load_states(reader.files(), states, options);
+  return {std::move(report.missing), report.settled_ties};
 }
 
 }  // namespace

@@ -314,6 +314,7 @@ void bind_engine_core(py::module_& module) {
       .def("without_gradient", [](EngineCore& engine) { return engine.core().without_gradient(); });
   bind_engine_states(type);
   bind_engine_offload(type);
+  bind_full_weights(type);
   bind_engine_checkpoint(module, type);
 }
 

@@ -69,5 +69,6 @@ class EngineCore {
 void bind_engine_core(py::module_& module);
 void bind_engine_states(py::class_<EngineCore>& type);
 void bind_engine_offload(py::class_<EngineCore>& type);
+void bind_full_weights(py::class_<EngineCore>& type);
 
 }  // namespace zeroshard::python

@@ -1,4 +1,5 @@
 """Puts a checkpoint's values where C++ does not: into buffers, and into the states of an optimizer of the client's."""
+import logging
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -8,6 +9,8 @@ from torch import nn
 from zeroshard import _C
 from zeroshard.checkpoint_fit import VALUE, Fit, Place
 from zeroshard.shard_parts import parts_in_shards, shards_of
+
+logger = logging.getLogger("zeroshard")
 
 PIECE = 4 * 2**20  # elements that are read at once
 
@@ -100,3 +103,9 @@ def shard_scalars(engine: Any, parameter: nn.Parameter) -> tuple[dict[str, float
             elif isinstance(value, (bool, int, float)):
                 numbers[key], plain[key] = float(value), type(value).__name__
     return numbers, plain
+
+
+def say_settled(ties: int) -> None:
+    """Of this rank's masters, those that loading could not keep to the last bit."""
+    if ties:
+        logger.info("%d masters were exact ties of two bf16 values and gave their last bit away (docs/kernels.md)", ties)

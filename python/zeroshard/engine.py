@@ -18,6 +18,7 @@ from zeroshard.engine_facts import EngineFacts, LastStep
 from zeroshard.engine_gradients import EngineGradients, MicroSteps, refuse_without_optimizer
 from zeroshard.engine_registry import EngineKeeper, engines
 from zeroshard.engine_setup import bring_unit, core_settings, freeze_all_but, meet_other_ranks, move_what_is_no_unit_s, settle_home
+from zeroshard.full_weights import FullWeights
 from zeroshard.gather import EngineHome, full_params, refuse_to_write
 from zeroshard.gather_by_hand import release_all_of
 from zeroshard.hooks import ModelHooks, step_waits
@@ -38,7 +39,7 @@ logger = logging.getLogger("zeroshard")
 
 if TYPE_CHECKING:  # what the decorators of Engine give it, for those who read types
 
-    class _Calls(BatchSizes, Checkpoints, EngineFacts, EngineGradients, OffloadedStates, nn.Module): ...
+    class _Calls(BatchSizes, Checkpoints, EngineFacts, EngineGradients, FullWeights, OffloadedStates, nn.Module): ...
 
 else:
     _Calls = nn.Module
@@ -48,6 +49,7 @@ else:
 @has_calls_of("_checkpoints", Checkpoints, also=("_zero3_consolidated_16bit_state_dict", "_consolidated_16bit_state_dict"))
 @has_calls_of("_facts", EngineFacts)
 @has_calls_of("_gradients", EngineGradients, also=("_backward_epilogue",))
+@has_calls_of("_full_weights", FullWeights)
 @has_calls_of("_offloaded", OffloadedStates)
 class Engine(_Calls):
     """Made by zeroshard.initialize(). Unknown attributes are the module's.
@@ -177,6 +179,7 @@ class Engine(_Calls):
             self.module, self.core, self.basic_optimizer, self._micro_steps, self._batch, parsed.shards_gradients, self._report
         )
         self._checkpoints = Checkpoints(self)
+        self._full_weights = FullWeights(self)
         self._offloaded = OffloadedStates(self)
         self._hooks = ModelHooks(self, self.units)
         refuse_released_state_dict(self)

@@ -1,16 +1,13 @@
 """Goes on from a checkpoint that DeepSpeed itself has written: each rank reads the ranges that it owns, at any stage and rank count."""
-import logging
 from pathlib import Path
 from typing import Any
 
 from zeroshard import distributed
 from zeroshard.agreement import all_or_none
-from zeroshard.checkpoint_fill import fill_moments, fill_shard_states, fill_units, fill_what_is_in_no_unit, pieces
+from zeroshard.checkpoint_fill import fill_moments, fill_shard_states, fill_units, fill_what_is_in_no_unit, pieces, say_settled
 from zeroshard.checkpoint_fit import VALUE, Fit
 from zeroshard.checkpoint_run import RunState
 from zeroshard.deepspeed_checkpoint import DeepSpeedCheckpoint, open_checkpoint
-
-logger = logging.getLogger("zeroshard")
 
 
 def load_deepspeed(
@@ -60,8 +57,7 @@ def _fill_masters(checkpoint: DeepSpeedCheckpoint, fit: Fit) -> None:
         for begin, end in pieces(count):
             values = checkpoint.read(name, VALUE, first + begin, first + end)
             settled += fit.engine.core.write_masters(*place, values, begin)
-    if settled:
-        logger.info("%d masters were exact ties of two bf16 values and gave their last bit away (docs/kernels.md)", settled)
+    say_settled(settled)
 
 
 def _fill_states(checkpoint: DeepSpeedCheckpoint, fit: Fit) -> None:

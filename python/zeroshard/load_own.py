@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 from zeroshard.agreement import all_or_none
-from zeroshard.checkpoint_fill import fill_moments, fill_shard_states, fill_what_is_in_no_unit
+from zeroshard.checkpoint_fill import fill_moments, fill_shard_states, fill_what_is_in_no_unit, say_settled
 from zeroshard.checkpoint_fit import Fit
 from zeroshard.own_checkpoint import OwnCheckpoint
 
@@ -38,6 +38,8 @@ def _fill_core(checkpoint: OwnCheckpoint, fit: Fit, with_states: bool) -> None:
     engine = fit.engine
     names = {name for name, *_ in engine.core.tensor_records() if name in checkpoint.tensors or name in checkpoint.tied}
     fp32 = engine.configuration.parsed.load_from_fp32_weights
-    if engine.core.load_checkpoint(checkpoint.reader, names, with_states, fp32):
+    missing, settled = engine.core.load_checkpoint(checkpoint.reader, names, with_states, fp32)
+    say_settled(settled)
+    if missing:
         for _, name, place in fit.trained:
             fill_moments(checkpoint, fit, name, place)

@@ -30,8 +30,9 @@ class SlowStates final : public TensorStates {
     if (reading_) std::this_thread::sleep_for(delay_);
     states_.read(state, elements, into);
   }
-  void write(const HeldState& state, const Span& elements, const void* from, DType dtype) override {
-    states_.write(state, elements, from, dtype);
+  std::int64_t write(const HeldState& state, const Span& elements, const void* from,
+                     DType dtype) override {
+    return states_.write(state, elements, from, dtype);
   }
   void set_updates(std::size_t tensor, std::int64_t updates) override {
     states_.set_updates(tensor, updates);
@@ -114,6 +115,37 @@ INSTANTIATE_TEST_SUITE_P(Stages, Background,
                          testing::Combine(testing::Values(0, 1, 2, 3), testing::Values(1, 2),
                                           testing::Values(SaveMode::snapshot, SaveMode::stream),
                                           testing::Bool()));
+
+// Updates begin early again when the save is over, and not before: nothing that is read may change.
+TEST(BackgroundSpeculation, IsOffWhileUnitsAreRead) {
+  for (const SaveMode mode : {SaveMode::snapshot, SaveMode::stream}) {
+    const TemporaryFolder folder;
+    RunPlan plan = small_plan(2, 2, DType::bf16);
+    plan.steps = 8;
+    plan.options.offload.optimizer = Tier::host;
+    // The last gradients are late, so that units before have time to be updated early.
+    plan.prepare = [](Model& model) {
+      for (torch::Tensor& parameter : model->blocks[0]->up->parameters()) {
+        parameter.register_hook([](const at::Tensor&) { std::this_thread::sleep_for(milliseconds(4)); });
+      }
+    };
+    const Trace expected = train(plan);
+    plan.options.zero.speculative_update = true;
+    plan = saving(plan, mode, milliseconds(5), folder);
+    const auto save = plan.after_step;
+    std::vector<std::int64_t> early(2);  // before the save, at the end
+    plan.after_step = [&](Engine& engine, Communicator& comm, int step) {
+      save(engine, comm, step);
+      if (comm.rank() != 0) return;
+      early[step == 2 ? 0 : 1] = engine.core().speculation()->updated();
+      if (mode == SaveMode::stream && step == 2) EXPECT_TRUE(engine.core().gate().is_closed());
+    };
+    EXPECT_EQ(difference(expected, train(plan)), "");
+    EXPECT_GT(early[0], 0) << "no update began early";
+    EXPECT_GT(early[1], early[0]) << "none after the save";
+    expect_equal_saves(folder);
+  }
+}
 
 // Updates wait for what is not read yet, unit by unit, and the wait is told.
 TEST(BackgroundPause, OfAStreamIsWhatUpdatesHaveWaited) {

@@ -33,9 +33,11 @@ class Watched final : public TensorStates {
     states_.read(state, elements, into);
     look();
   }
-  void write(const HeldState& state, const Span& elements, const void* from, DType dtype) override {
-    states_.write(state, elements, from, dtype);
+  std::int64_t write(const HeldState& state, const Span& elements, const void* from,
+                     DType dtype) override {
+    const std::int64_t settled = states_.write(state, elements, from, dtype);
     look();
+    return settled;
   }
   void set_updates(std::size_t tensor, std::int64_t updates) override {
     states_.set_updates(tensor, updates);

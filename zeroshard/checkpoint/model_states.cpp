@@ -147,7 +147,8 @@ class Loader {
     const TensorRecord& tensor = states_.tensors()[held.tensor];
     const bool rounds = !options_.fp32_masters && held.moment < 0 && tensor.trained;
     if (!rounds || stored == tensor.dtype) {
-      return states_.write(held, elements, bytes.data(), stored);
+      report_.settled_ties += states_.write(held, elements, bytes.data(), stored);
+      return;
     }
     const auto width = static_cast<std::size_t>(bytes_of(stored));
     const auto rounded_width = static_cast<std::size_t>(bytes_of(tensor.dtype));
@@ -157,7 +158,7 @@ class Loader {
       put_float(rounded_.data() + i * rounded_width, tensor.dtype,
                 float_at(bytes.data() + i * width, stored));
     }
-    states_.write(held, elements, rounded_.data(), tensor.dtype);
+    report_.settled_ties += states_.write(held, elements, rounded_.data(), tensor.dtype);
   }
 
   void set_updates() {

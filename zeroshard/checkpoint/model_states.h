@@ -43,6 +43,9 @@ struct LoadReport {
   std::vector<std::string> missing = {};     // wanted and not stored
   std::vector<std::string> unexpected = {};  // stored and not wanted by anybody
   std::uint64_t bytes_read = 0;
+  // Masters held here that were exact ties of two bf16 values and gave their last bit away, as
+  // masters in two halves do (docs/kernels.md).
+  std::int64_t settled_ties = 0;
 };
 
 // What is held of the wanted states takes the stored values. Beside them there is one chunk in

@@ -126,16 +126,16 @@ void CoreStates::copy_out(const HeldState& state, const Span& elements, void* in
   tensor_over(into, elements.size(), state.dtype, kCpu).copy_(values);
 }
 
-void CoreStates::write(const HeldState& state, const Span& elements, const void* from,
-                       DType dtype) {
+std::int64_t CoreStates::write(const HeldState& state, const Span& elements, const void* from,
+                               DType dtype) {
   const at::NoGradGuard no_grad;
   const std::int64_t begin = state.at + elements.begin() - state.elements.begin();
   const at::Tensor values = tensor_over(const_cast<void*>(from), elements.size(), dtype, kCpu);
   if (state.moment < 0 && tensors_[state.tensor].trained) {
-    states_.write_masters(state.unit, state.group, begin, values);
-  } else {
-    memory_of(state, begin, elements.size()).copy_(values);
+    return states_.write_masters(state.unit, state.group, begin, values);
   }
+  memory_of(state, begin, elements.size()).copy_(values);
+  return 0;
 }
 
 void CoreStates::set_updates(std::size_t tensor, std::int64_t updates) {

@@ -21,7 +21,8 @@ class CoreStates final : public TensorStates {
   const std::vector<HeldState>& held() const override { return held_; }
 
   void read(const HeldState& state, const Span& elements, void* into) const override;
-  void write(const HeldState& state, const Span& elements, const void* from, DType dtype) override;
+  std::int64_t write(const HeldState& state, const Span& elements, const void* from,
+                     DType dtype) override;
   void set_updates(std::size_t tensor, std::int64_t updates) override;
 
   void begin_reading(const std::set<std::size_t>& units) override { core_.gate().close(units); }

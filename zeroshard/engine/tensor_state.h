@@ -52,10 +52,11 @@ class TensorStates {
 
   // Some elements of one of those, into host memory and out of it. Values that come in may be of
   // any floating dtype. Parameters follow their masters when everything is written
-  // (Core::adopt_masters).
+  // (Core::adopt_masters). write() returns how many values gave their last bit away, as masters in
+  // two halves do of exact ties (docs/kernels.md).
   virtual void read(const HeldState& state, const Span& elements, void* into) const = 0;
-  virtual void write(const HeldState& state, const Span& elements, const void* from,
-                     DType dtype) = 0;
+  virtual std::int64_t write(const HeldState& state, const Span& elements, const void* from,
+                             DType dtype) = 0;
   virtual void set_updates(std::size_t tensor, std::int64_t updates) = 0;
 
   // What is owned of these units is read while training goes on: from here on the update of each

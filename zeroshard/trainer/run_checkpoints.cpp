@@ -131,13 +131,21 @@ void rethrow_on_first(Communicator& comm) {
   }
 }
 
+// Said by each rank of its own.
+void say_settled(std::int64_t ties, int rank) {
+  if (ties == 0) return;
+  log_info("{} masters of rank {} were exact ties of two bf16 values and gave their last bit away "
+           "(docs/kernels.md)",
+           ties, rank);
+}
+
 RunState resume_from(const std::string& folder, Core& core, Communicator& comm, std::uint64_t seed,
                      std::byte* memory) {
   RunState state;
   const auto load = [&] {
     const StateFiles files = StateFiles::open_checkpoint(folder);
     CoreStates states(core);
-    load_states(files, states, {.memory = memory});
+    say_settled(load_states(files, states, {.memory = memory}).settled_ties, comm.rank());
     state = run_state_of(files.manifest().run, seed);
     // Generators of other ranks are of no use to this one.
     if (files.manifest().ranks != comm.world_size()) return;
