@@ -50,6 +50,7 @@ class PythonCopy {
 
 void bind_checkpoint_reader(py::module_& module);
 void bind_checkpoint_writer(py::module_& module);
+void bind_safetensors_file(py::module_& module);
 // What an engine has, into a checkpoint and out of one.
 void bind_engine_checkpoint(py::module_& module, py::class_<EngineCore>& type);
 

@@ -22,5 +22,6 @@ PYBIND11_MODULE(_C, module) {
   bind_provisional_unit(module);
   bind_checkpoint_reader(module);
   bind_checkpoint_writer(module);
+  bind_safetensors_file(module);
   module.def("log_info", [](const std::string& line) { zeroshard::log_info("{}", line); });
 }

@@ -138,7 +138,8 @@ TEST(BackgroundSpeculation, IsOffWhileUnitsAreRead) {
       save(engine, comm, step);
       if (comm.rank() != 0) return;
       early[step == 2 ? 0 : 1] = engine.core().speculation()->updated();
-      if (mode == SaveMode::stream && step == 2) EXPECT_TRUE(engine.core().gate().is_closed());
+      const bool reads = mode == SaveMode::stream && step == 2;
+      EXPECT_TRUE(!reads || engine.core().gate().is_closed());
     };
     EXPECT_EQ(difference(expected, train(plan)), "");
     EXPECT_GT(early[0], 0) << "no update began early";
