@@ -85,6 +85,25 @@ class Resume(CheckpointTest):
         whole, parts = self.check(resident, 2, 2, then_config=offloaded)
         self.assertEqual(whole, parts)
 
+    def test_with_updates_that_begin_early(self):
+        config = config_of(2, "bf16", gradient_clipping=0.0)
+        config["zero_optimization"]["offload_optimizer"] = {"device": "cpu"}
+        plain = self.ok(config, ranks=2, steps=STEPS)
+        early = config | {"zeroshard": {"speculative_update": True}}
+        whole, parts = self.check(early, 2, 2)
+        self.assertEqual(whole, steps_in(plain.log))
+        self.assertEqual(whole, parts)
+        # Beside updates that would begin early, from a copy and unit by unit.
+        folders = [self.work.root / way for way in ("early_copied", "early_streamed")]
+        for folder, zeroshard in zip(folders, ({}, {"host_budget": "400KiB"})):
+            config["zeroshard"] = {"speculative_update": True} | zeroshard
+            run = self.ok(config, ranks=2, steps=STEPS, save=folder, save_every=2, keep=0)
+            self.assertEqual("updates wait for them" in run.err, bool(zeroshard), run.err)
+            self.assertEqual(steps_in(run.log), whole)
+        for tag in self.tags(folders[0]):
+            done = checkpoint("diff", *(folder / tag for folder in folders))
+            self.assertEqual(done.code, 0, done.out)
+
     def test_at_another_stage_and_number_of_ranks_goes_on_with_the_same_data(self):
         whole, parts = self.check(config_of(3, "bf16"), 2, 4, then_config=config_of(1, "bf16"))
         self.assertEqual(whole[:5], parts[:5])
