@@ -99,9 +99,10 @@ py::list tensor_records(EngineCore& engine) {
 
 // Returns what was wanted and is not there (tensors, or "exp_avg of h.0.weight"), and how many of
 // this rank's masters were ties that gave their last bit away. No message.
-std::pair<std::vector<std::string>, std::int64_t> load(EngineCore& engine, const CheckpointReader& reader,
-                              const std::set<std::string>& names, bool optimizer_states,
-                              bool fp32_masters) {
+std::pair<std::vector<std::string>, std::int64_t> load(EngineCore& engine,
+                                                       const CheckpointReader& reader,
+                                                       const std::set<std::string>& names,
+                                                       bool optimizer_states, bool fp32_masters) {
   const py::gil_scoped_release others_run;
   CoreStates states(engine.core());
   const LoadOptions options{

@@ -126,7 +126,8 @@ TEST(BackgroundSpeculation, IsOffWhileUnitsAreRead) {
     // The last gradients are late, so that units before have time to be updated early.
     plan.prepare = [](Model& model) {
       for (torch::Tensor& parameter : model->blocks[0]->up->parameters()) {
-        parameter.register_hook([](const at::Tensor&) { std::this_thread::sleep_for(milliseconds(4)); });
+        parameter.register_hook(
+            [](const at::Tensor&) { std::this_thread::sleep_for(milliseconds(4)); });
       }
     };
     const Trace expected = train(plan);

@@ -134,9 +134,10 @@ void rethrow_on_first(Communicator& comm) {
 // Said by each rank of its own.
 void say_settled(std::int64_t ties, int rank) {
   if (ties == 0) return;
-  log_info("{} masters of rank {} were exact ties of two bf16 values and gave their last bit away "
-           "(docs/kernels.md)",
-           ties, rank);
+  log_info(
+      "{} masters of rank {} were exact ties of two bf16 values and gave their last bit away "
+      "(docs/kernels.md)",
+      ties, rank);
 }
 
 RunState resume_from(const std::string& folder, Core& core, Communicator& comm, std::uint64_t seed,
