@@ -41,12 +41,23 @@ class Checkpoints:
         """Writes weights, optimizer states and counters. Returns True."""
         if save_dir is None or not os.fspath(save_dir):
             raise StorageError(f"[storage] a checkpoint needs a folder: save_dir={save_dir!r}; give its path")
+        self._say_within_a_step()
         tag = self._one_tag(str(tag) if tag is not None else f"global_step{self._engine.global_steps}")
         CheckpointSaver(self._engine, client_state or {}, exclude_frozen_parameters).run(Path(save_dir), tag, save_latest)
         with all_or_none():
             if distributed.rank() == 0 and save_latest:
                 files.write_text(Path(save_dir) / files.CONVERTER, files.CONVERTER_TEXT)
         return True
+
+    def _say_within_a_step(self) -> None:
+        done = self._engine.micro_steps - self._engine.step_began_at
+        if done and distributed.rank() == 0:
+            logger.warning(
+                "the checkpoint is of the end of step %d: the gradients of the %d micro-steps since then are not saved, and the run "
+                "that goes on from it begins that step anew",
+                self._engine.global_steps,
+                done,
+            )
 
     def _one_tag(self, mine: str) -> str:
         """Rank 0's. Parts of one checkpoint under several names would be none."""

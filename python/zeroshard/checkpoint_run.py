@@ -27,7 +27,7 @@ class RunState:
     @classmethod
     def of(cls, engine: Any, plain_scalars: dict[str, str]) -> "RunState":
         return cls(
-            {name: getattr(engine, name) for name in COUNTERS},
+            {name: getattr(engine, name) for name in COUNTERS} | {"micro_steps": engine.step_began_at},
             _named_groups(engine) if engine.basic_optimizer is not None else [],
             engine.lr_scheduler.state_dict() if engine.lr_scheduler is not None else None,
             engine.core.scaler_state() if engine.basic_optimizer is not None else None,
@@ -62,6 +62,7 @@ class RunState:
             engine.lr_scheduler.load_state_dict(self.lr_scheduler)
         for name, value in self.counters.items():
             setattr(engine, name, value)
+        engine.step_began_at = engine.micro_steps
 
 
 def _named_groups(engine: Any) -> list[dict[str, Any]]:

@@ -76,6 +76,7 @@ class Engine(_Calls):
         self.lr_scheduler = None
         self.training_dataloader: Any = None
         self.global_steps = self.global_samples = self.micro_steps = self.skipped_steps = 0
+        self.step_began_at = 0  # micro_steps then
         self.shard_steps: ShardSteps | None = None  # of an optimizer whose code is not ours
         self._destroyed = False
         self._batch = BatchSizes(self._chosen_batch(), lambda steps: self.core.set_accumulation_steps(steps))
@@ -210,6 +211,7 @@ class Engine(_Calls):
         self.micro_steps += 1
         self._last_step.applied = result["boundary"] and result["applied"]
         if result["boundary"]:
+            self.step_began_at = self.micro_steps
             self._end_step(result, lr_kwargs or {})
 
     def _end_step(self, result: dict[str, Any], lr_kwargs: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import zeroshard
-from engine_models import full_weights, logged, made, settings, start, train, train_new
+from engine_models import full_weights, logged, made, next_token_loss, settings, start, tokens_of, train, train_new
 from engine_ranks import on_ranks
 from safetensors.torch import load_file
 from torch import optim
@@ -60,6 +60,36 @@ def goes_on(folder, kind):
         assert facts(engine) == kept and train(engine, 3, first=3).same_weights(straight), (kind, stage)
         resumed.destroy()
         engine.destroy()
+
+
+def goes_on_from_within_a_step(folder, stage):
+    where = Path(folder) / f"within_{stage}"
+    engine = new_engine(stage, "bf16")
+    train(engine, 2)
+    whole = facts(engine)
+    engine.backward(next_token_loss(engine, tokens_of(2, distributed.rank(), 0)))
+    engine.step()
+    with logged() as said:
+        engine.save_checkpoint(where)
+    told = [line for line in said if "the end of step 2: the gradients of the 1 micro-steps since then are not saved" in line]
+    assert len(told) == (distributed.rank() == 0), said
+    engine.destroy()
+    engine = new_engine(stage, "bf16")
+    straight = train(engine, 4)
+    engine.destroy()
+    resumed = new_engine(stage, "bf16", seed=77)
+    resumed.load_checkpoint(where)
+    assert facts(resumed) == whole
+    with logged() as said:
+        resumed.save_checkpoint(where, tag="again")
+    assert not any("micro-steps" in line for line in said), said
+    assert train(resumed, 2, first=2).same_weights(straight)
+    resumed.destroy()
+
+
+@pytest.mark.parametrize("stage", (0, 3))
+def test_within_a_step_it_is_of_the_last_whole_one_and_says_so(stage, tmp_path):
+    on_ranks(2, goes_on_from_within_a_step, str(tmp_path), stage)
 
 
 def all_states(engine):
