@@ -101,7 +101,7 @@ class Validator {
                       is_auto("zero_optimization.offload_param.device");
     if (zero.host_budget_bytes && !uses_host && !open) {
       complain(Severity::warning, Code::no_effect, "zeroshard.host_budget",
-               "no effect: nothing is put on the host",
+               "nothing is put on the host, so it only decides how checkpoints are saved",
                "add zeroshard.device_budget or zero_optimization.offload_optimizer");
     }
   }
