@@ -61,7 +61,7 @@ def one_round(folder, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=ROOT / "build-bench/pause", help="on the disk to measure")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
@@ -71,14 +71,16 @@ def main():
     finally:
         shutil.rmtree(options.folder, ignore_errors=True)
     print("| round | copy of the states, ms | pause from a copy | times the copy | save unit by unit, ms | less forward and backward | pause |\n|---|---|---|---|---|---|---|")
-    wrong = 0
+    copies, lates = [], []
     for number, found in enumerate(rounds):
         copied, units = found["copy"], found["units"]
         late = max(0.0, units["save"] - units["passes"])
-        times = copied["pause"] / found["plain"]
-        print(f"| {number + 1} | {found['plain']:.0f} | {copied['pause']:.0f} | {times:.2f} | {units['save']:.0f} | {late:.0f} | {units['pause']:.0f} |")
-        wrong += times > COPY_GOAL or units["pause"] > late + SLACK_MS
-    return 1 if options.check and wrong else 0
+        copies.append(copied["pause"] / found["plain"])
+        lates.append(units["pause"] - late)
+        print(f"| {number + 1} | {found['plain']:.0f} | {copied['pause']:.0f} | {copies[-1]:.2f} | {units['save']:.0f} | {late:.0f} | {units['pause']:.0f} |")
+    kept = statistics.median(copies) <= COPY_GOAL and statistics.median(lates) <= SLACK_MS
+    print(f"\nMedian over rounds: {statistics.median(copies):.2f} times the copy; the promises are {'kept' if kept else 'missed'}.")
+    return 1 if options.check and not kept else 0
 
 
 if __name__ == "__main__":

@@ -50,14 +50,17 @@ class Checkpoints:
         return True
 
     def _say_within_a_step(self) -> None:
-        done = self._engine.micro_steps - self._engine.step_began_at
-        if done and distributed.rank() == 0:
+        if self._micro_steps_done() and distributed.rank() == 0:
             logger.warning(
                 "the checkpoint is of the end of step %d: the gradients of the %d micro-steps since then are not saved, and the run "
-                "that goes on from it begins that step anew",
+                "that goes on from it begins the step after it anew",
                 self._engine.global_steps,
-                done,
+                self._micro_steps_done(),
             )
+
+    def _micro_steps_done(self) -> int:
+        """Of a step that is not complete."""
+        return self._engine.micro_steps - self._engine.step_began_at
 
     def _one_tag(self, mine: str) -> str:
         """Rank 0's. Parts of one checkpoint under several names would be none."""
@@ -88,6 +91,8 @@ class Checkpoints:
         folder = self._folder_of(Path(load_dir), tag)
         if folder is None:
             return None, None
+        if self._micro_steps_done() and distributed.rank() == 0:
+            logger.warning("the gradients of %d micro-steps are still there, and the next step has them: load between steps", self._micro_steps_done())
         load = load_deepspeed if is_deepspeed(folder) else load_own
         parts = (load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only)
         return str(folder), load(self._engine, folder, *parts)

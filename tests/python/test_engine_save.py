@@ -73,6 +73,9 @@ def goes_on_from_within_a_step(folder, stage):
         engine.save_checkpoint(where)
     told = [line for line in said if "the end of step 2: the gradients of the 1 micro-steps since then are not saved" in line]
     assert len(told) == (distributed.rank() == 0), said
+    with logged() as said:
+        engine.load_checkpoint(where)
+    assert len([line for line in said if "1 micro-steps are still there" in line]) == (distributed.rank() == 0), said
     engine.destroy()
     engine = new_engine(stage, "bf16")
     straight = train(engine, 4)
