@@ -8,6 +8,7 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/checkpoint/checkpoint_folder.h"
+#include "zeroshard/checkpoint/model_folder.h"
 #include "zeroshard/models/spec.h"
 
 namespace zeroshard {
@@ -37,7 +38,9 @@ std::optional<fs::path> checkpoint_to_resume(const TrainOptions& options) {
 }
 
 ModelOptions model_in(const std::string& folder) {
-  if (is_there(fs::path(folder) / kConfig)) return read_model(folder);
+  const fs::path path = folder;
+  const bool has_weights = is_there(path / kModelFile) || is_there(path / kModelIndexFile);
+  if (has_weights || is_there(path / kConfig)) return read_model((path / kConfig).string());
   const StateFiles files = StateFiles::open_checkpoint(folder);
   const auto found = files.manifest().documents.find(kConfig);
   if (found == files.manifest().documents.end()) {
