@@ -26,6 +26,7 @@ void add_config_verb(CommandLine& line);
 void add_plan_verb(CommandLine& line);
 void add_train_verb(CommandLine& line);
 void add_generate_verb(CommandLine& line);
+void add_checkpoint_verb(CommandLine& line);
 void add_run_verb(CommandLine& line);
 void add_env_verb(CommandLine& line);
 void add_guard_verb(CommandLine& line);

@@ -1,4 +1,6 @@
 // `zeroshard train`: looks for mistakes, then becomes the training program on every rank.
+#include <csignal>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -7,6 +9,9 @@
 #include "cli/train_arguments.h"
 #include "cli/train_checks.h"
 #include "cli/usage.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/base/log.h"
+#include "zeroshard/checkpoint/checkpoint_folder.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -14,14 +19,62 @@ namespace {
 struct TrainArguments {
   RankArguments ranks;
   TrainOptions options;
+  std::int64_t restarts = 0;
 };
+
+void refuse_restarts(const Launch& launch) {
+  if (launch.world_size == 1) return;
+  throw ConfigError({.what = "--restarts starts ranks again, and these were started by another",
+                     .value = std::string(name_of(launch.launcher)),
+                     .remedy = "let zeroshard start them: --ranks N"});
+}
+
+// What a wrong argument, a signal or the user has ended would end so again.
+bool may_start_again(int code) {
+  return code != 0 && code != kUsageExitCode && code != 128 + SIGINT && code != 128 + SIGTERM;
+}
+
+// What is there to go on from: nothing, or a tag.
+std::string latest_of(const TrainOptions& options) {
+  return read_pointer(options.save, kLatestFile).value_or("");
+}
+
+// Again from the last checkpoint, as long as there is a new one each time: what ends a run twice at
+// the same place is no accident.
+int train_with_restarts(const TrainArguments& arguments, const Launch& launch) {
+  TrainOptions options = arguments.options;
+  std::string begun_from = "nothing";
+  for (std::int64_t left = arguments.restarts;; --left) {
+    const int code =
+        run_ranks_to_end(arguments.ranks, launch, trainer_command("train", words_of(options)));
+    if (!may_start_again(code) || left == 0) return code;
+    const std::string latest = latest_of(options);
+    if (latest == begun_from) {
+      log_error(
+          "the run has ended with {} again before it has saved anything: it is not started "
+          "once more",
+          code);
+      return code;
+    }
+    begun_from = latest;
+    if (!latest.empty()) {
+      options.resume = "auto";
+      options.init.clear();
+    }
+    log_warning("the run has ended with {} and starts again {} ({} restart{} left)", code,
+                latest.empty() ? "from its beginning" : "from " + latest, left - 1,
+                left == 2 ? "" : "s");
+  }
+}
 
 int train(const TrainArguments& arguments, const std::string& log_level) {
   const Launch launch = launch_of("train", arguments.ranks);
   const int ranks = rank_count(arguments.ranks, launch);
+  if (arguments.restarts > 0) refuse_restarts(launch);
   // Of the ranks that a launcher has started, one speaks for all.
   if (launch.rank == 0 && !may_train(arguments.options, ranks)) return kUsageExitCode;
   pass_on_log_level(log_level);
+  if (arguments.restarts > 0) return train_with_restarts(arguments, launch);
   return conduct_ranks(arguments.ranks, launch,
                        trainer_command("train", words_of(arguments.options)));
 }
@@ -35,6 +88,12 @@ void add_train_verb(CommandLine& line) {
   const auto arguments = std::make_shared<TrainArguments>();
   add_rank_options(*verb, arguments->ranks);
   add_train_options(*verb, arguments->options);
+  verb->add_option("--restarts", arguments->restarts,
+                   "Start again, so many times at most, when a rank has died")
+      ->type_name("N")
+      ->transform(whole_number(0, 1000))
+      ->needs(verb->get_option("--save"))
+      ->group("Checkpoints");
   verb->callback([&line, arguments] {
     line.action = [&line, arguments] { return train(*arguments, line.log_level); };
   });

@@ -59,17 +59,19 @@ std::string find_python() {
   return find_program("python3", remedy);
 }
 
-std::string find_run_ranks(const std::string& python) {
+std::string find_package(const std::string& python) {
   for (const fs::path& package : packages_around()) {
-    if (is_file(package / kRunRanks)) return package / kRunRanks;
+    if (is_file(package / kRunRanks)) return package;
   }
   const std::string package = package_of(python);
-  if (!package.empty() && is_file(fs::path(package) / kRunRanks)) {
-    return fs::path(package) / kRunRanks;
-  }
+  if (!package.empty() && is_file(fs::path(package) / kRunRanks)) return package;
   throw RunError({.what = "this Python has no zeroshard package",
                   .value = python,
                   .remedy = "install it there, or name another Python with ZEROSHARD_PYTHON"});
+}
+
+std::string find_run_ranks(const std::string& python) {
+  return fs::path(find_package(python)) / kRunRanks;
 }
 
 }  // namespace zeroshard::cli

@@ -9,8 +9,11 @@ namespace zeroshard::cli {
 // python3 on the PATH. Throws ConfigError where there is none.
 std::string find_python();
 
-// The package's run_ranks.py: of the environment or source tree that this program lies in, else of
-// the package that `python` would import. Throws RunError where it has none.
+// Our package: of the environment or build folder that this program lies in, else the one that
+// `python` would import. Throws RunError where there is none.
+std::string find_package(const std::string& python);
+
+// Its run_ranks.py.
 std::string find_run_ranks(const std::string& python);
 
 }  // namespace zeroshard::cli

@@ -61,6 +61,13 @@ void try_folder(const Named& output) {
   ::rmdir(aside.c_str());
 }
 
+// The nearest folder above that is there.
+fs::path whole_parent_of(const fs::path& path) {
+  fs::path parent = fs::absolute(path).lexically_normal();
+  while (!is_there(parent) && parent.has_relative_path()) parent = parent.parent_path();
+  return parent;
+}
+
 void check_folder_of(const Named& output) {
   fs::path folder = output.path.parent_path();
   if (folder.empty()) folder = ".";
@@ -130,6 +137,21 @@ void check_folder(Named output) {
                      .remedy = "choose another name, or remove it yourself"});
 }
 
+// It is made where it is missing, and stays where it is there.
+void check_save_folder(const Named& output) {
+  if (output.path.empty()) return;
+  if (!is_there(output.path)) {
+    fs::path parent = whole_parent_of(output.path);
+    return check_writable("cannot make the folder of " + output.option, parent, W_OK | X_OK);
+  }
+  if (!is_folder(output.path)) {
+    throw ConfigError({.what = output.option + " is to be a folder, and here is none",
+                       .value = output.path.string(),
+                       .remedy = "choose another name"});
+  }
+  check_writable("cannot write into the folder of " + output.option, output.path, W_OK | X_OK);
+}
+
 // Whole and without detours; a file that is not there yet has such a path as well.
 fs::path whole(const fs::path& path) {
   std::error_code ignored;
@@ -157,6 +179,7 @@ void check_outputs(const TrainOptions& options) {
   check_file(log);
   check_replaced_file(trace);
   check_folder({"--out", options.out});
+  check_save_folder({"--save", options.save});
   refuse_same(trace, log);
   for (const Named& input : inputs_of(options)) {
     refuse_same(log, input);

@@ -5,8 +5,8 @@
 
 namespace zeroshard::cli {
 
-// --log, --trace and --out. Throws ConfigError where a path cannot be meant so, StorageError where
-// it may not be written.
+// --log, --trace, --out and --save. Throws ConfigError where a path cannot be meant so,
+// StorageError where it may not be written.
 void check_outputs(const TrainOptions& options);
 
 }  // namespace zeroshard::cli

@@ -118,6 +118,11 @@ void start_ranks(const RankArguments& arguments, const Launch& launch,
   become(launch_command(arguments, launch, command));
 }
 
+int run_ranks_to_end(const RankArguments& arguments, const Launch& launch,
+                     const std::vector<std::string>& command) {
+  return conduct(launch_command(arguments, launch, command, outputs_are_one()));
+}
+
 int conduct_ranks(const RankArguments& arguments, const Launch& launch,
                   const std::vector<std::string>& command) {
   const std::vector<std::string> words =

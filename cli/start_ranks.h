@@ -42,4 +42,8 @@ std::vector<std::string> trainer_command(const std::string& verb,
 int conduct_ranks(const RankArguments& arguments, const Launch& launch,
                   const std::vector<std::string>& command);
 
+// The same, and this process stays also where there is one rank.
+int run_ranks_to_end(const RankArguments& arguments, const Launch& launch,
+                     const std::vector<std::string>& command);
+
 }  // namespace zeroshard::cli

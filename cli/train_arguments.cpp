@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/bytes.h"
+#include "zeroshard/base/duration.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/trainer/token_file.h"
 
@@ -87,6 +88,33 @@ CLI::Validator data_format() {
   return {check, "", "format"};
 }
 
+// "500", "1e3" or "10min", "2h". A letter that is a unit of time is one: "10m" is no ten million.
+std::optional<SaveEvery> read_save_every(const std::string& text) {
+  const bool has_unit = !text.empty() && (text.back() < '0' || text.back() > '9');
+  if (has_unit) {
+    try {
+      const auto time = parse_duration(text);
+      return time.count() > 0 ? std::optional(SaveEvery{.time = time}) : std::nullopt;
+    } catch (const ConfigError&) {
+    }
+  }
+  const auto steps = read_whole(text);
+  if (!steps || *steps < 1 || *steps > kMostSteps) return std::nullopt;
+  return SaveEvery{.steps = static_cast<std::int64_t>(*steps)};
+}
+
+CLI::Validator save_every() {
+  const auto check = [](std::string& text) -> std::string {
+    if (read_save_every(text)) return {};
+    return fmt::format("expected a number of steps, or a time such as 10min, not \"{}\"", text);
+  };
+  return {check, "", "save every"};
+}
+
+std::string text_of(const SaveEvery& every) {
+  return every.steps > 0 ? std::to_string(every.steps) : fmt::format("{}ms", every.time.count());
+}
+
 CLI::Option* add_text(CLI::App& verb, const char* name, std::string& value, const char* help) {
   return verb.add_option(name, value, help);
 }
@@ -135,6 +163,34 @@ void add_value_options(CLI::App& verb, TrainOptions& options) {
                   "Samples per step of all ranks together, in place of the config's")
       ->type_name("N")
       ->transform(whole_number(1, kMostSamples));
+}
+
+void add_checkpoint_options(CLI::App& verb, TrainOptions& options) {
+  CLI::Option* save =
+      add_text(verb, "--save", options.save, "Save checkpoints into this folder")->type_name("DIR");
+  verb.add_option_function<std::string>(
+          "--save-every",
+          [&options](const std::string& text) { options.save_every = *read_save_every(text); },
+          "Steps, or a time such as 10min, between two of them (default 30min)")
+      ->type_name("N|TIME")
+      ->check(save_every())
+      ->needs(save);
+  verb.add_option("--keep", options.keep, "Keep the last K, and the best (default 3; 0: all)")
+      ->type_name("K")
+      ->transform(whole_number(0, kMostSteps))
+      ->needs(save);
+  verb.add_option_function<std::string>(
+          "--on-save-error",
+          [&options](const std::string& word) {
+            options.on_save_error = word == "stop" ? OnSaveError::stop : OnSaveError::go_on;
+          },
+          "Where one cannot be written: go-on (default) or stop")
+      ->type_name("go-on|stop")
+      ->check(CLI::IsMember({"go-on", "stop"}))
+      ->needs(save);
+  add_text(verb, "--resume", options.resume,
+           "Go on from a checkpoint, or the latest in a folder; auto: of --save, if there is one")
+      ->type_name("DIR|auto");
 }
 
 void add_seed(CLI::App& verb, std::uint64_t& seed, const char* help) {
@@ -229,6 +285,9 @@ void add_train_options(CLI::App& verb, TrainOptions& options) {
   add_text(verb, "--trace", options.trace, "Write what ran when, for ui.perfetto.dev")
       ->type_name("FILE");
   verb.add_flag("--no-sample", options.no_sample, "Show no sample of what was learnt at the end");
+  verb.option_defaults()->group("Checkpoints");
+  add_checkpoint_options(verb, options);
+  verb.get_option("--resume")->excludes("--init");
   verb.option_defaults()->group("Options");
 }
 
@@ -271,6 +330,11 @@ std::vector<std::string> words_of(const TrainOptions& options) {
   words.add_unless("--log", options.log, usual.log);
   words.add_unless("--trace", options.trace, usual.trace);
   if (options.no_sample) words.add_word("--no-sample");
+  words.add_unless("--save", options.save, usual.save);
+  words.add_unless("--save-every", text_of(options.save_every), text_of(usual.save_every));
+  words.add_unless("--keep", options.keep, usual.keep);
+  if (options.on_save_error == OnSaveError::stop) words.add("--on-save-error", "stop");
+  words.add_unless("--resume", options.resume, usual.resume);
   return words.take();
 }
 

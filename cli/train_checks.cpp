@@ -12,6 +12,7 @@
 #include "zeroshard/config/read.h"
 #include "zeroshard/config/summary.h"
 #include "zeroshard/trainer/inputs.h"
+#include "zeroshard/trainer/resume.h"
 #include "zeroshard/trainer/run_settings.h"
 #include "zeroshard/trainer/synthetic.h"
 #include "zeroshard/trainer/token_file.h"
@@ -40,7 +41,7 @@ config::ReadResult read_and_say_problems(const TrainOptions& options, int ranks)
   return read;
 }
 
-// A folder as `train --out` writes it, or one of HuggingFace's.
+// A folder as `train --out` writes it, one of HuggingFace's, or one of checkpoints.
 void check_model_folder(const std::string& folder, const std::string& called) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {
@@ -48,7 +49,8 @@ void check_model_folder(const std::string& folder, const std::string& called) {
                        .value = folder,
                        .remedy = "name a folder that train --out has written"});
   }
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+  for (const char* name :
+       {"model.safetensors", "model.safetensors.index.json", "manifest.json", "latest"}) {
     if (fs::is_regular_file(fs::path(folder) / name, ignored)) return;
   }
   throw ConfigError({.what = called + " has no model.safetensors",
@@ -93,9 +95,16 @@ bool may_train(const TrainOptions& options, int ranks) {
                                       {.world_size = ranks,
                                        .has_accelerator = may_have_accelerator(options),
                                        .sample_count = samples});
-  if (!options.init.empty()) check_weights(ModelFolder::open(options.init), model);
+  if (!options.init.empty()) check_weights(StateFiles::open(options.init), model);
+  if (const auto resumed = checkpoint_to_resume(options)) {
+    check_weights(StateFiles::open_checkpoint(*resumed), model);
+  }
   check_outputs(options);
+  refuse_others_checkpoints(options);
   if (!options.out.empty()) check_room(options.out, model, run.config.precision.model());
+  if (!options.save.empty()) {
+    check_room_for_checkpoint(options.save, model, moments_per_parameter(*run.config.optimizer));
+  }
   return true;
 }
 

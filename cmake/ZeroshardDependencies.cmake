@@ -22,6 +22,7 @@ endfunction()
 
 _zeroshard_header_only(rapidjson rapidjson/reader.h rapidjson-dev)
 _zeroshard_header_only(cli11 CLI/CLI.hpp libcli11-dev)
+_zeroshard_header_only(xxhash xxhash.h libxxhash-dev)
 
 if(NOT ZEROSHARD_PORTABLE)
   find_package(fmt 9 QUIET)

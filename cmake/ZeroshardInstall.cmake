@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS zeroshard_core zeroshard_device zeroshard_numeric zeroshard_comm zeroshard_precision
         zeroshard_optim zeroshard_tier zeroshard_monitor zeroshard_engine_plan zeroshard_checkpoint
-        zeroshard_model_spec zeroshard_data EXPORT zeroshardTargets)
+        zeroshard_checkpoint_save zeroshard_model_spec zeroshard_data EXPORT zeroshardTargets)
 if(TARGET zeroshard_engine)  # apart, so that a user without torch has all the others
   install(TARGETS zeroshard_torch_device zeroshard_torch_comm zeroshard_engine
           zeroshard_setup zeroshard_models zeroshard_trainer zeroshard_all EXPORT zeroshardTorchTargets)

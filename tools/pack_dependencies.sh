@@ -8,6 +8,7 @@ mkdir -p "$folder/include" "$folder/lib"
 for part in fmt rapidjson CLI gtest gmock; do
   [[ -d /usr/include/$part ]] && cp -r "/usr/include/$part" "$folder/include/"
 done
+cp /usr/include/xxhash.h "$folder/include/"
 for library in libgtest.a libgtest_main.a; do
   cp "$(g++ -print-file-name=$library)" "$folder/lib/"
 done

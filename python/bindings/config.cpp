@@ -207,6 +207,12 @@ void bind_config(py::module_& module) {
       .def_property_readonly(
           "enable_sanity_checks",
           [](const PythonConfig& c) { return c.read.config.zero.enable_sanity_checks; })
+      .def_property_readonly(
+          "load_from_fp32_weights",
+          [](const PythonConfig& c) { return c.read.config.checkpoint.load_from_fp32_weights; })
+      .def_property_readonly(
+          "load_universal",
+          [](const PythonConfig& c) { return c.read.config.checkpoint.load_universal; })
       .def_property_readonly("gather_16bit_weights_on_model_save",
                              [](const PythonConfig& c) {
                                return c.read.config.zero.gather_16bit_weights_on_model_save;

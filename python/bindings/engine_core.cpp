@@ -8,6 +8,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "python/bindings/checkpoint_files.h"
 #include "python/bindings/config.h"
 #include "python/bindings/python_tensors.h"
 #include "zeroshard/base/check.h"
@@ -313,6 +314,8 @@ void bind_engine_core(py::module_& module) {
       .def("without_gradient", [](EngineCore& engine) { return engine.core().without_gradient(); });
   bind_engine_states(type);
   bind_engine_offload(type);
+  bind_full_weights(type);
+  bind_engine_checkpoint(module, type);
 }
 
 }  // namespace zeroshard::python

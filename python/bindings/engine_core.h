@@ -36,6 +36,7 @@ class EngineCore {
   void close();
 
   Core& core() const;
+  Communicator& comm() const { return *comm_; }
   std::unique_ptr<ModuleHook> make_hook(std::optional<std::size_t> unit, bool guards) const;
   ForwardHooks& hooks() const { return *hooks_; }
 
@@ -68,5 +69,6 @@ class EngineCore {
 void bind_engine_core(py::module_& module);
 void bind_engine_states(py::class_<EngineCore>& type);
 void bind_engine_offload(py::class_<EngineCore>& type);
+void bind_full_weights(py::class_<EngineCore>& type);
 
 }  // namespace zeroshard::python

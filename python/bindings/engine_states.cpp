@@ -111,13 +111,24 @@ py::tuple own_masters(Core& core, std::size_t unit, std::size_t parameter) {
   return py::make_tuple(own.first, wrap(core.states().masters(unit, group, own.at, own.count)));
 }
 
-// This rank's masters of a parameter. Returns how many ties were settled.
-std::int64_t write_own_masters(EngineCore& engine, std::size_t unit, std::size_t parameter,
-                               const at::Tensor& values) {
+OwnElements own_states(EngineCore& engine, std::size_t unit, std::size_t parameter) {
   const FlatUnit& flat = engine.core().unit(unit);
   const std::size_t group = flat.layout().locate(parameter).group;
-  const OwnElements own = own_elements(flat, parameter, has_span_only(engine.core(), unit, group));
-  return engine.core().states().write_masters(unit, group, own.at, values);
+  return own_elements(flat, parameter, has_span_only(engine.core(), unit, group));
+}
+
+// Of which elements of a parameter this rank has the states: the first one, and how many.
+py::tuple state_span(EngineCore& engine, std::size_t unit, std::size_t parameter) {
+  const OwnElements own = own_states(engine, unit, parameter);
+  return py::make_tuple(own.first, own.count);
+}
+
+// Of this rank's masters of a parameter those from `begin` on. Returns how many ties were settled.
+std::int64_t write_own_masters(EngineCore& engine, std::size_t unit, std::size_t parameter,
+                               const at::Tensor& values, std::int64_t begin) {
+  const OwnElements own = own_states(engine, unit, parameter);
+  const std::size_t group = engine.core().unit(unit).layout().locate(parameter).group;
+  return engine.core().states().write_masters(unit, group, own.at + begin, values);
 }
 
 // None where the engine keeps no such state of the parameter.
@@ -142,25 +153,8 @@ py::tuple local_parameter(EngineCore& engine, std::size_t unit, std::size_t para
       {flat.shard(group), flat.layout().groups()[group].dtype, true, flat.shard_device()});
 }
 
-// Where the masters of each unit's parameters lie: flat group and first element in it, counted over
-// all ranks' parts one after the other. None for what is not trained.
-py::list master_places(EngineCore& engine) {
-  py::list all;
-  for (std::size_t unit = 0; unit < engine.core().units(); ++unit) {
-    const UnitLayout& layout = engine.core().unit(unit).layout();
-    py::list of_unit;
-    for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
-      const UnitLayout::Location at = layout.locate(i);
-      const FlatGroup& group = layout.groups()[at.group];
-      const std::int64_t begin = group.layout.parameter_span(at.index).begin();
-      of_unit.append(group.trainable ? py::object(py::make_tuple(at.group, begin)) : py::none());
-    }
-    all.append(of_unit);
-  }
-  return all;
-}
-
-// The shard's spans, for checkpoints: tensors over the engine's own memory, masters perhaps copies.
+// All that this rank has of states, by unit and flat group: tensors over the engine's own memory,
+// masters perhaps copies.
 py::dict rank_tensors(EngineCore& engine) {
   Core& core = engine.core();
   py::dict all;
@@ -181,12 +175,6 @@ py::dict rank_tensors(EngineCore& engine) {
     }
   }
   return all;
-}
-
-// Masters that rank_tensors() gave. Returns how many ties were settled.
-std::int64_t load_masters(EngineCore& engine, std::size_t unit, std::size_t group,
-                          const at::Tensor& values) {
-  return engine.core().states().write_masters(unit, group, 0, values);
 }
 
 std::vector<std::vector<std::int64_t>> steps_of(EngineCore& engine) {
@@ -273,10 +261,10 @@ void bind_engine_states(py::class_<EngineCore>& type) {
       .def("gradient_state", &gradient_state)
       .def("local_state", &local_state)
       .def("local_parameter", &local_parameter)
-      .def("master_places", &master_places)
-      .def("write_masters", &write_own_masters)
+      .def("state_span", &state_span)
+      .def("write_masters", &write_own_masters, py::arg("unit"), py::arg("parameter"),
+           py::arg("values"), py::arg("begin") = 0)
       .def("rank_tensors", &rank_tensors)
-      .def("load_masters", &load_masters)
       .def("steps", &steps_of)
       .def("steps_of",
            [](EngineCore& engine, std::size_t unit, std::size_t parameter) {

@@ -1,6 +1,7 @@
 // The extension module zeroshard._C.
 #include <pybind11/stl.h>
 
+#include "python/bindings/checkpoint_files.h"
 #include "python/bindings/config.h"
 #include "python/bindings/engine_core.h"
 #include "python/bindings/forward_hooks.h"
@@ -19,5 +20,8 @@ PYBIND11_MODULE(_C, module) {
   bind_guarded_parameters(module);
   bind_engine_core(module);
   bind_provisional_unit(module);
+  bind_checkpoint_reader(module);
+  bind_checkpoint_writer(module);
+  bind_safetensors_file(module);
   module.def("log_info", [](const std::string& line) { zeroshard::log_info("{}", line); });
 }

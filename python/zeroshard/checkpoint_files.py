@@ -1,22 +1,17 @@
-"""The files of a checkpoint: written aside and renamed, read with a sentence where they are not as they should be."""
+"""Small files, and whole models in one file: written aside and renamed."""
 import contextlib
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from zeroshard.errors import StorageError
-from zeroshard.plain_state import decode
 
-FORMAT = 1
-STATE = "state.json"  # written last: a folder that has it is complete
-WEIGHTS = "model.safetensors"
-LATEST = "latest"
+LATEST, LATEST_UNIVERSAL = "latest", "latest_universal"
 CONVERTER = "zero_to_fp32.py"
 CONVERTER_TEXT = """\
 # Whole fp32 weights: python zero_to_fp32.py . OUTPUT_FOLDER
@@ -33,14 +28,6 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"[storage] cannot make {folder}: {error.strerror}; check the path and the rights") from None
-
-
-def forget_state(folder: Path) -> None:
-    """A save of the same name before is not complete any more."""
-    try:
-        (folder / STATE).unlink(missing_ok=True)
-    except OSError as error:
-        raise StorageError(f"[storage] cannot replace {folder / STATE}: {error.strerror}; check the rights") from None
 
 
 def write_aside(path: Path, write: Callable[[Path], Any]) -> None:
@@ -66,11 +53,11 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     if path.suffix in (".bin", ".pt", ".pth"):
         write_aside(path, lambda partial: torch.save(tensors, partial))
         return
-    own = _own_storage(tensors)
+    own = _one_of_each(tensors)
     write_aside(path, lambda partial: save_file(own, partial, metadata={"format": "pt"}))
 
 
-def _own_storage(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _one_of_each(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """safetensors refuses tensors that share memory; of tied ones the first name is written."""
     written: dict[str, torch.Tensor] = {}
     seen: set[tuple[int, int]] = set()
@@ -79,72 +66,15 @@ def _own_storage(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         if tensor.numel() and place in seen:
             continue
         seen.add(place)
-        written[name] = tensor.detach().cpu().contiguous().clone()
+        written[name] = tensor.contiguous()
     return written
 
 
-def _not_readable(path: Path, error: Exception) -> StorageError:
-    return StorageError(
-        f"[storage] the checkpoint has no readable {path.name}: {path.parent}; {error}; it is not complete, take another tag"
-    )
-
-
-def opened(path: Path) -> Any:
-    """Its tensors are read one by one."""
-    try:
-        return safe_open(path, "pt")
-    except (OSError, SafetensorError) as error:
-        raise _not_readable(path, error) from None
-
-
-def read_state(folder: Path) -> dict[str, Any]:
-    try:
-        state = json.loads((folder / STATE).read_text())
-        decoded = {key: decode(value) for key, value in state.items()} if state.get("format") == FORMAT else None
-    except (OSError, ValueError) as error:
-        raise _not_readable(folder / STATE, error) from None
-    if decoded is None:
-        raise StorageError(f"[storage] the checkpoint is of an unknown format: {folder}; it needs another ZeroShard")
-    return decoded
-
-
-def read_latest(folder: Path) -> str | None:
+def read_latest(folder: Path, file: str = LATEST) -> str | None:
     """The tag that was saved last; None where nothing was."""
-    if not (folder / LATEST).is_file():
+    if not (folder / file).is_file():
         return None
     try:
-        return (folder / LATEST).read_text().strip()
+        return (folder / file).read_text().strip()
     except OSError as error:
-        raise StorageError(f"[storage] cannot read {folder / LATEST}: {error.strerror}; give the tag") from None
-
-
-def refuse_misfits(file: Any, wanted: dict[str, Any], strict: bool, path: Path) -> None:
-    """All that keeps a file's tensors from being the model's, in one sentence."""
-    stored = set(file.keys())
-    have = {id(value) for name, value in wanted.items() if name in stored}  # tied ones are there under one name
-    missing = [name for name, value in wanted.items() if name not in stored and id(value) not in have]
-    shapes = {name: (tuple(file.get_slice(name).get_shape()), _shape(value)) for name, value in wanted.items() if name in stored}
-    misshapen = [f"{name}: {theirs} and not {ours}" for name, (theirs, ours) in shapes.items() if theirs != ours]
-    offences = [
-        f"{what} {_some(names)}"
-        for what, names, counts in (
-            ("it lacks", missing, strict),
-            ("it has what the model has not:", sorted(stored - wanted.keys()), strict),
-            ("it has other shapes:", misshapen, True),
-        )
-        if names and counts
-    ]
-    if offences:
-        raise StorageError(
-            f"[storage] the weights do not fit the model: {path}; {'; '.join(offences)}; build the model that was saved "
-            "(load_module_strict=False passes over names that one of them has not, as where frozen ones were left out)"
-        )
-
-
-def _shape(value: torch.Tensor) -> tuple[int, ...]:
-    return tuple(getattr(value, "ds_shape", value.shape))
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+        raise StorageError(f"[storage] cannot read {folder / file}: {error.strerror}; give the tag") from None

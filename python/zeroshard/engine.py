@@ -18,6 +18,7 @@ from zeroshard.engine_facts import EngineFacts, LastStep
 from zeroshard.engine_gradients import EngineGradients, MicroSteps, refuse_without_optimizer
 from zeroshard.engine_registry import EngineKeeper, engines
 from zeroshard.engine_setup import bring_unit, core_settings, freeze_all_but, meet_other_ranks, move_what_is_no_unit_s, settle_home
+from zeroshard.full_weights import FullWeights
 from zeroshard.gather import EngineHome, full_params, refuse_to_write
 from zeroshard.gather_by_hand import release_all_of
 from zeroshard.hooks import ModelHooks, step_waits
@@ -38,7 +39,7 @@ logger = logging.getLogger("zeroshard")
 
 if TYPE_CHECKING:  # what the decorators of Engine give it, for those who read types
 
-    class _Calls(BatchSizes, Checkpoints, EngineFacts, EngineGradients, OffloadedStates, nn.Module): ...
+    class _Calls(BatchSizes, Checkpoints, EngineFacts, EngineGradients, FullWeights, OffloadedStates, nn.Module): ...
 
 else:
     _Calls = nn.Module
@@ -48,6 +49,7 @@ else:
 @has_calls_of("_checkpoints", Checkpoints, also=("_zero3_consolidated_16bit_state_dict", "_consolidated_16bit_state_dict"))
 @has_calls_of("_facts", EngineFacts)
 @has_calls_of("_gradients", EngineGradients, also=("_backward_epilogue",))
+@has_calls_of("_full_weights", FullWeights)
 @has_calls_of("_offloaded", OffloadedStates)
 class Engine(_Calls):
     """Made by zeroshard.initialize(). Unknown attributes are the module's.
@@ -74,6 +76,7 @@ class Engine(_Calls):
         self.lr_scheduler = None
         self.training_dataloader: Any = None
         self.global_steps = self.global_samples = self.micro_steps = self.skipped_steps = 0
+        self.step_began_at = 0  # micro_steps then
         self.shard_steps: ShardSteps | None = None  # of an optimizer whose code is not ours
         self._destroyed = False
         self._batch = BatchSizes(self._chosen_batch(), lambda steps: self.core.set_accumulation_steps(steps))
@@ -177,6 +180,7 @@ class Engine(_Calls):
             self.module, self.core, self.basic_optimizer, self._micro_steps, self._batch, parsed.shards_gradients, self._report
         )
         self._checkpoints = Checkpoints(self)
+        self._full_weights = FullWeights(self)
         self._offloaded = OffloadedStates(self)
         self._hooks = ModelHooks(self, self.units)
         refuse_released_state_dict(self)
@@ -207,6 +211,7 @@ class Engine(_Calls):
         self.micro_steps += 1
         self._last_step.applied = result["boundary"] and result["applied"]
         if result["boundary"]:
+            self.step_began_at = self.micro_steps
             self._end_step(result, lr_kwargs or {})
 
     def _end_step(self, result: dict[str, Any], lr_kwargs: dict[str, Any]) -> None:

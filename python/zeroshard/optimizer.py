@@ -89,6 +89,10 @@ class ShardSteps:
             if first[number]:
                 self.optimizer.state[shard] = {name: make(shard) for name, make in first[number].items()}
 
+    def given(self, group: int) -> list[nn.Parameter]:
+        """The parameters that the shards of a group stand for."""
+        return self._given[group]
+
     def give_back(self) -> None:
         """The shards' memory goes with the engine: the optimizer has its parameters again, and no states."""
         self.optimizer.state.clear()
@@ -276,7 +280,7 @@ class ZeroOptimizer(HookedModule, torch.optim.Optimizer):
         raise StateError("[state] parameter groups are fixed when the engine is made; call initialize() again")
 
     def hyper_parameters(self) -> dict[str, Any]:
-        """What a checkpoint's state.json has of it. The states are saved beside."""
+        """All but the states."""
         groups = [{key: value for key, value in group.items() if key != "params"} for group in self.param_groups]
         return {"param_groups": groups, "loss_scaler": self._engine.core.scaler_state(), "overflow": self.overflow}
 

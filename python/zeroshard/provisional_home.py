@@ -23,6 +23,10 @@ class ProvisionalHome:
         """This rank's elements."""
         return self._unit.own_part()
 
+    def own_begin(self) -> int:
+        """Which element of the parameter the first of them is."""
+        return distributed.rank() * self._unit.shard().numel()
+
     def gather(self, parameter: ShardedParameter) -> None:
         """Until release(). Collective."""
         if self.is_gathered:

@@ -9,6 +9,7 @@ from torch import nn
 
 from zeroshard import distributed
 from zeroshard.errors import ConfigError
+from zeroshard.from_pretrained import reads_own_parts
 from zeroshard.gather import GatheredParameters
 from zeroshard.provisional_home import shard_alone
 from zeroshard.read_config import UnfinishedConfig
@@ -96,6 +97,8 @@ class Init:
         self._depth: dict[int, int] = {}
 
     def __enter__(self) -> "Init":
+        if self.enabled:
+            reads_own_parts()
         if self.enabled and not _open_scopes:
             self._patch()
         if self.enabled:

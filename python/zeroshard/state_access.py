@@ -16,9 +16,7 @@ from zeroshard.engine_registry import engine_of
 from zeroshard.engine_states import MOMENTS
 from zeroshard.errors import StateError
 from zeroshard.optimizer import kernel_of
-
-Part = tuple[int, torch.Tensor]  # the first element's number in the parameter, and the engine's own memory
-
+from zeroshard.shard_parts import Part, is_element_wise, parts_in_shards
 
 @dataclass(frozen=True)
 class _Place:
@@ -27,6 +25,7 @@ class _Place:
     engine: Engine
     unit: int
     index: int
+    parameter: nn.Parameter
     name: str
     shape: torch.Size
 
@@ -44,7 +43,7 @@ def _place(parameter: nn.Parameter) -> _Place | None:
     unit, index = engine.places[id(parameter)]
     if not engine.core.has_state(unit, index, "master"):
         return None
-    return _Place(engine, unit, index, list(engine.units[unit].parameters)[index], getattr(parameter, "ds_shape", parameter.shape))
+    return _Place(engine, unit, index, parameter, list(engine.units[unit].parameters)[index], getattr(parameter, "ds_shape", parameter.shape))
 
 
 def _place_to_write(parameter: nn.Parameter) -> _Place:
@@ -109,7 +108,7 @@ class _OptimizerState(_InPlace):
     def _find_in_shards(self, place: _Place, together: bool) -> list[Part] | None:
         """Of an optimizer with code of its own. Its states are made in its first step, shard by shard."""
         names = _element_wise_names(place.engine)
-        parts = _parts_in_shards(place, self.name)
+        parts = parts_in_shards(place.engine, place.parameter, self.name)
         found, known, some = _most([bool(parts), self.name in names, bool(names)], place, together)
         if some and not known:
             raise self._unknown(names)
@@ -131,28 +130,10 @@ def _most(flags: list[bool], place: _Place, together: bool) -> list[bool]:
     return [count > 0 for count in counts.tolist()]
 
 
-def _is_element_wise(value: Any, shard: nn.Parameter) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() > 0 and value.numel() == shard.numel()
-
-
 def _element_wise_names(engine: Engine) -> dict[str, None]:
     states = engine.shard_steps.optimizer.state
     shards = engine.shard_steps.shards
-    return {name: None for shard in shards for name, value in states.get(shard, {}).items() if _is_element_wise(value, shard)}
-
-
-def _parts_in_shards(place: _Place, name: str) -> list[Part]:
-    """Shards lie over the masters' memory, which says where a parameter's elements are in them."""
-    parts: list[Part] = []
-    for first, master in place.parts("master"):
-        begin, size = master.data_ptr(), master.element_size()
-        for shard in place.engine.shard_steps.shards:
-            at = shard.data_ptr()
-            low, high = max(begin, at), min(begin + master.nbytes, at + shard.nbytes)
-            value = place.engine.shard_steps.optimizer.state.get(shard, {}).get(name)
-            if low < high and _is_element_wise(value, shard):
-                parts.append((first + (low - begin) // size, value.view(-1)[(low - at) // size : (high - at) // size]))
-    return parts
+    return {name: None for shard in shards for name, value in states.get(shard, {}).items() if is_element_wise(value, shard)}
 
 
 def _read(parameter: nn.Parameter, kind: Any) -> torch.Tensor | None:

@@ -26,7 +26,7 @@ inline SafetensorsHeader header_of_bytes(std::string_view file) {
 inline std::string misplaced(const SafetensorsHeader& header, std::uint64_t file_bytes) {
   std::uint64_t reached = 0;
   for (const TensorEntry& entry : header.tensors) {
-    std::uint64_t bytes = static_cast<std::uint64_t>(bytes_of(entry.dtype));
+    std::uint64_t bytes = entry.dtype.bytes();
     for (const std::int64_t extent : entry.shape) bytes *= static_cast<std::uint64_t>(extent);
     if (entry.begin < reached || entry.end < entry.begin || entry.end > file_bytes) return "place";
     if (entry.bytes() != bytes) return "size";

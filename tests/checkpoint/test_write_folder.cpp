@@ -6,6 +6,7 @@
 #include "zeroshard/base/log.h"
 #include "zeroshard/checkpoint/file.h"
 #include "zeroshard/checkpoint/model_folder.h"
+#include "zeroshard/checkpoint/unfinished.h"
 #include "zeroshard/checkpoint/write_folder.h"
 
 namespace zeroshard {

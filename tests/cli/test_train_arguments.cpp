@@ -17,7 +17,7 @@ namespace zeroshard {
 static auto fields(const TrainOptions& o) {
   return std::tie(o.config, o.model, o.data, o.format, o.eval_data, o.eval_every, o.steps, o.epochs,
                   o.lr, o.batch_size, o.seed, o.device, o.log, o.trace, o.out, o.init, o.strict,
-                  o.no_sample);
+                  o.no_sample, o.save, o.save_every, o.keep, o.on_save_error, o.resume);
 }
 
 static auto fields(const GenerateOptions& o) {
@@ -149,6 +149,8 @@ TEST(TrainArguments, GenerateTakesAFolderAndItsOptions) {
 TEST(TrainArguments, WhatExcludesAndNeedsEachOther) {
   expect_refused({"train", "--steps", "1", "--epochs", "1"}, "excludes");
   expect_refused({"train", "--eval-every", "5"}, "--eval-every requires --eval-data");
+  expect_refused({"train", "--keep", "5"}, "--keep requires --save");
+  expect_refused({"train", "--resume", "a", "--init", "b"}, "excludes");
 }
 
 TEST(TrainArguments, NumbersAreReadAsWritten) {
@@ -168,6 +170,27 @@ TEST(TrainArguments, NumbersAreReadAsWritten) {
   expect_refused({"train", "--epochs", "0"}, "--epochs");
   expect_refused({"generate", "d", "--count", "0"}, "--count");
   expect_refused({"generate", "d", "--top-k", "-3"}, "--top-k");
+}
+
+TEST(TrainArguments, CheckpointsAreSavedEverySoManyStepsOrSoMuchTime) {
+  const auto every = [](const char* text) {
+    return train_options({"--save", "d", "--save-every", text}).save_every;
+  };
+  EXPECT_EQ(every("500"), (SaveEvery{.steps = 500}));
+  EXPECT_EQ(every("1e3"), (SaveEvery{.steps = 1000}));
+  EXPECT_EQ(every("2K"), (SaveEvery{.steps = 2000}));
+  EXPECT_EQ(every("10min"), (SaveEvery{.time = std::chrono::minutes(10)}));
+  EXPECT_EQ(every("10m"), (SaveEvery{.time = std::chrono::minutes(10)})) << "no ten million";
+  EXPECT_EQ(every("1.5h"), (SaveEvery{.time = std::chrono::minutes(90)}));
+  for (const char* wrong : {"0", "-1", "often", "0s", "", "1e13"}) {
+    expect_refused({"train", "--save", "d", "--save-every", wrong},
+                   "--save-every: expected a number of steps, or a time such as 10min");
+  }
+  EXPECT_EQ(train_options({"--save", "d", "--keep", "0"}).keep, 0);
+  EXPECT_EQ(train_options({"--save", "d", "--on-save-error", "stop"}).on_save_error,
+            OnSaveError::stop);
+  expect_refused({"train", "--save", "d", "--on-save-error", "cry"}, "--on-save-error");
+  EXPECT_EQ(train_options({"--resume", "auto"}).resume, "auto");
 }
 
 TEST(TrainArguments, ValuesInPlaceOfTheConfigsMustMakeSense) {
@@ -247,6 +270,14 @@ class Source {
     if (coin()) options.device = coin() ? "cpu" : "cuda:" + std::to_string(number(1024));
     options.strict = coin();
     options.no_sample = coin();
+    if (coin()) options.save = text();
+    if (!options.save.empty()) {
+      if (coin()) options.save_every = {.steps = static_cast<std::int64_t>(1 + number(1'000'000))};
+      if (coin()) options.save_every = {.time = std::chrono::milliseconds(1 + number(1 << 30))};
+      if (coin()) options.keep = static_cast<std::int64_t>(number(1'000'000));
+      options.on_save_error = coin() ? OnSaveError::stop : OnSaveError::go_on;
+    }
+    if (options.init.empty() && coin()) options.resume = text();
     return options;
   }
 

@@ -252,7 +252,8 @@ TEST_F(TrainVerb, InitMustHoldTheModelAndNothingElse) {
   expect_refused("train --init line --model dense:hidden=8",
                  "layers.0.weight is [1, 1], the model wants [8, 1]; leave out --model");
   write_weights("less", {{"layers.0.weight", {1, 1}}});
-  expect_refused("train --init less --model dense:", "has no tensor of this name");
+  expect_refused("train --init less --model dense:",
+                 "the weights lack a tensor of the model, layers.0.bias: less");
   write_weights("more", {{"layers.0.weight", {1, 1}}, {"layers.0.bias", {1}}, {"extra", {3}}});
   expect_refused("train --init more --model dense:",
                  "[config] the weights are of another model, with 1 tensor more: extra in more");

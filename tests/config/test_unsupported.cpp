@@ -37,7 +37,6 @@ TEST(Unsupported, KeysWithoutEffectWarnUnlessTheyAskForWhatIsDoneAnyway) {
                {"data_parallel_size", {}, {"2"}},
                {"memory_breakdown", {"false"}, {"true"}},
                {"dump_state", {"false"}, {"true"}},
-               {"checkpoint.load_universal", {"false"}, {"true"}},
                {"checkpoint.use_node_local_storage", {"false"}, {"true"}},
                {"checkpoint.writer", {}, {"{\"type\": \"FAST\"}"}},
                {"compile.deepcompile", {"false"}, {"true"}}},

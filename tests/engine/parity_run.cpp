@@ -15,6 +15,7 @@ Model make_model(const RunPlan& plan, Communicator& comm) {
   if (!plan.init) {
     Model model(plan.shape);
     set_parameters(*model, 1);
+    if (plan.prepare) plan.prepare(model);
     return model;
   }
   const Init scope(plan.options, comm);
@@ -55,7 +56,8 @@ Trace train_rank(const RunPlan& plan, Communicator& comm) {
   Engine engine(model, plan.options, comm);
   const std::int64_t rows = plan.rows / comm.world_size();
   const auto micro_steps = static_cast<int>(plan.options.accumulation_steps);
-  for (int step = 0; step < plan.steps; ++step) {
+  if (plan.before) plan.before(engine, comm);
+  for (int step = plan.first_step; step < plan.steps; ++step) {
     StepResult result;
     for (int micro = 0; micro < micro_steps; ++micro) {
       const auto batch = batch_of(plan.rows, 9, plan.shape.vocabulary,
@@ -68,7 +70,9 @@ Trace train_rank(const RunPlan& plan, Communicator& comm) {
     }
     trace.norms.push_back(result.gradient_norm);
     trace.applied.push_back(result.applied);
+    if (plan.after_step) plan.after_step(engine, comm, step);
   }
+  if (plan.after) plan.after(engine, comm);
   trace.weights = all_weights(engine);
   return trace;
 }

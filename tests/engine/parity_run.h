@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,12 @@ struct RunPlan {
   int steps = 10;
   int rows = 12;  // of a global micro-batch; divided among the ranks
   bool init = false;
+  int first_step = 0;                        // whose batch comes first
+  std::function<void(Model&)> prepare = {};  // before the engine is made; not under init
+  // Around training, on each rank.
+  std::function<void(Engine&, Communicator&)> before = {};
+  std::function<void(Engine&, Communicator&)> after = {};
+  std::function<void(Engine&, Communicator&, int step)> after_step = {};
 };
 
 RunPlan small_plan(int stage, int ranks, DType dtype = DType::fp32, std::int64_t micro_steps = 1);

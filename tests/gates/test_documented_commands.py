@@ -11,7 +11,7 @@ from pathlib import Path
 from documented_commands import Command, commands_of, difference
 from gate_support import BUILD, ROOT, main
 
-PAGES = ("README.md", "docs/train.md", "docs/python.md", "docs/stages.md", "examples/README.md",
+PAGES = ("README.md", "docs/train.md", "docs/checkpoints.md", "docs/python.md", "docs/stages.md", "examples/README.md",
          "examples/python/README.md")
 HAS_TRAINER = (BUILD / "zeroshard-train").is_file() and bool(shutil.which("mpirun"))
 STEPS = "2"  # of a training: what it says is shown, not how well it learns

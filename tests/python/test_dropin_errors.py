@@ -85,16 +85,15 @@ def test_where_deepspeed_asserts_or_raises_value_errors(tmp_path):
     on_ranks(1, raised_by_the_engine, str(tmp_path))
 
 
-def test_an_unknown_format_of_a_checkpoint_is_named_as_such(tmp_path):
-    """Its error is a ValueError now, as that of a broken file is."""
-    from zeroshard.checkpoint_files import read_state
+def test_a_folder_that_is_no_checkpoint_is_named_as_such(tmp_path):
+    """Its error is a ValueError, too."""
+    from zeroshard.own_checkpoint import OwnCheckpoint
 
-    (tmp_path / "state.json").write_text('{"format": 99}')
-    with pytest.raises(zeroshard.StorageError, match="of an unknown format"):
-        read_state(tmp_path)
-    (tmp_path / "state.json").write_text("{")
-    with pytest.raises(zeroshard.StorageError, match="no readable state.json"):
-        read_state(tmp_path)
+    with pytest.raises(ValueError, match="no checkpoint"):
+        OwnCheckpoint(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(zeroshard.StorageError, match="manifest.json"):
+        OwnCheckpoint(tmp_path)
 
 
 LEVEL = "import zeroshard.deepspeed as d; print(d.utils.logger.level, d.utils.logging.should_log_le('info'))"

@@ -34,7 +34,7 @@ class Run:
 
     @property
     def steps(self):
-        return [line for line in self.log if "eval_loss" not in line]
+        return [line for line in self.log if "loss" in line]
 
     @property
     def evaluations(self):
@@ -116,7 +116,7 @@ class Workspace:
         words = [ZEROSHARD, "train", "--ranks", ranks]
         for name, value in options.items():
             if value is not None:
-                words += ["--" + name.replace("_", "-"), value]
+                words += ["--" + name.replace("_", "-"), *([] if value is True else [value])]
         return [str(word) for word in words], Path(options["log"])
 
     def train(self, config=None, **options):

@@ -21,6 +21,9 @@ namespace {
 // Linux moves at most 2 GiB less a page per call; a round number below it keeps requests aligned.
 constexpr std::size_t kLargestTransfer = std::size_t{1} << 30U;
 
+// What reads and writes past the kernel's cache are made of.
+constexpr std::size_t kBlockBytes = 4096;
+
 // Asks for the lock that says "being written". File systems without locks are trusted.
 bool held_by_another(int descriptor) {
   return ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -51,11 +54,19 @@ void sync_folder(const std::filesystem::path& folder) {
 File::File(std::filesystem::path path, int descriptor)
     : path_(std::move(path)), descriptor_(descriptor) {}
 
-File File::open_to_read(const std::filesystem::path& path) {
+File File::open_to_read(const std::filesystem::path& path) { return open_to_read(path, 0); }
+
+File File::open_to_read_directly(const std::filesystem::path& path) {
+  return open_to_read(path, O_DIRECT);
+}
+
+File File::open_to_read(const std::filesystem::path& path, int flags) {
   // O_NONBLOCK: opening a pipe would wait for its writer.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+  if (descriptor < 0 && errno == EINVAL && flags != 0) return open_to_read(path, 0);
   if (descriptor < 0) throw file_error("a file cannot be opened", path, errno);
   File file(path, descriptor);
+  file.direct_ = flags != 0;
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw file_error("a file cannot be read", path, errno);
   if (!S_ISREG(status.st_mode)) {
@@ -66,11 +77,19 @@ File File::open_to_read(const std::filesystem::path& path) {
   return file;
 }
 
-File File::open_to_write(const std::filesystem::path& path) {
+File File::open_to_write(const std::filesystem::path& path) { return open_to_write(path, 0); }
+
+File File::open_to_write_directly(const std::filesystem::path& path) {
+  return open_to_write(path, O_DIRECT);
+}
+
+File File::open_to_write(const std::filesystem::path& path, int flags) {
   while (true) {
-    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | flags, 0666);
+    if (descriptor < 0 && errno == EINVAL && flags != 0) return open_to_write(path, 0);
     if (descriptor < 0) throw file_error("a file cannot be made", path, errno);
     File file(path, descriptor);
+    file.direct_ = flags != 0;
     if (held_by_another(descriptor)) {
       throw StorageError({.what = "another process is writing this file",
                           .value = path.string(),
@@ -86,11 +105,14 @@ File File::open_to_write(const std::filesystem::path& path) {
 }
 
 File::File(File&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      direct_(other.direct_) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(direct_, other.direct_);
   return *this;
 }
 
@@ -106,20 +128,42 @@ std::uint64_t File::size() const {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
+// At least one byte, or a StorageError.
+std::size_t File::read_some(std::uint64_t offset, std::byte* into, std::size_t wanted) const {
+  while (true) {
+    const ssize_t got =
+        ::pread(descriptor_, into, std::min(wanted, kLargestTransfer), static_cast<off_t>(offset));
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got < 0 && errno == EINTR) continue;
+    // Some file systems find out only here that they cannot.
+    if (got < 0 && errno == EINVAL && stop_direct()) continue;
+    if (got < 0) throw file_error("a file cannot be read", path_, errno);
+    throw StorageError(
+        {.what = fmt::format("a file ended at byte {}, before what it should hold", offset),
+         .value = path_.string(),
+         .remedy = "fetch or write it again; was it changed while being read?"});
+  }
+}
+
 void File::read_at(std::uint64_t offset, std::span<std::byte> into) const {
   while (!into.empty()) {
-    const std::size_t wanted = std::min(into.size(), kLargestTransfer);
-    const ssize_t got = ::pread(descriptor_, into.data(), wanted, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw file_error("a file cannot be read", path_, errno);
-    if (got == 0) {
-      throw StorageError(
-          {.what = fmt::format("a file ended at byte {}, before what it should hold", offset),
-           .value = path_.string(),
-           .remedy = "fetch or write it again; was it changed while being read?"});
+    const std::size_t got = read_some(offset, into.data(), into.size());
+    offset += got;
+    into = into.subspan(got);
+  }
+}
+
+void File::read_block(std::uint64_t offset, std::span<std::byte> into) const {
+  if (!direct_) return read_at(offset, into);
+  for (std::size_t done = 0; done < into.size();) {
+    const std::size_t left = into.size() - done;
+    const std::size_t rounded = (left + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+    done += std::min(left, read_some(offset + done, into.data() + done, rounded));
+    // What is left of a block that was read in part is not aligned any more.
+    if (done < into.size() && done % kBlockBytes != 0) {
+      stop_direct();
+      return read_at(offset + done, into.subspan(done));
     }
-    offset += static_cast<std::uint64_t>(got);
-    into = into.subspan(static_cast<std::size_t>(got));
   }
 }
 
@@ -128,10 +172,40 @@ void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
     const std::size_t wanted = std::min(bytes.size(), kLargestTransfer);
     const ssize_t put = ::pwrite(descriptor_, bytes.data(), wanted, static_cast<off_t>(offset));
     if (put < 0 && errno == EINTR) continue;
+    // Some file systems find out only here that they cannot.
+    if (put < 0 && errno == EINVAL && stop_direct()) continue;
     if (put <= 0) throw file_error("a file cannot be written", path_, put < 0 ? errno : EIO);
     offset += static_cast<std::uint64_t>(put);
     bytes = bytes.subspan(static_cast<std::size_t>(put));
   }
+}
+
+bool File::stop_direct() const {
+  if (!direct_) return false;
+  direct_ = false;
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  return flags >= 0 && ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
+bool File::reserve(std::uint64_t bytes) {
+  if (bytes == 0 || ::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) == 0) return true;
+  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EINTR) return false;
+  throw file_error("there is no room for a file", path_, errno);
+}
+
+void File::truncate(std::uint64_t bytes) {
+  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) == 0) return;
+  throw file_error("a file cannot be cut to its size", path_, errno);
+}
+
+void File::start_sync(std::uint64_t offset, std::uint64_t bytes) noexcept {
+  if (direct_) return;
+  (void)::sync_file_range(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                          SYNC_FILE_RANGE_WRITE);
+}
+
+void File::expect_reads_in_order() const noexcept {
+  (void)::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 
 void File::sync() {

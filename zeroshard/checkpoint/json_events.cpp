@@ -10,12 +10,13 @@
 #include <rapidjson/writer.h>
 
 #include "zeroshard/base/utf8.h"
+#include "zeroshard/checkpoint/raw_numbers.h"
 
 namespace zeroshard {
 namespace {
 
 // RapidJSON's handler, turned into ours.
-class Adapter {
+class Adapter : public RawNumbers {
  public:
   explicit Adapter(JsonEvents& events) : events_(events) {}
 
@@ -27,11 +28,11 @@ class Adapter {
   }
   bool String(const char* text, rapidjson::SizeType size, bool) {
     events_.text({text, size});
-    return true;
+    return !has_lone_surrogate({text, size});
   }
   bool Key(const char* text, rapidjson::SizeType size, bool) {
     events_.key({text, size});
-    return true;
+    return !has_lone_surrogate({text, size});
   }
   bool StartObject() {
     events_.open_object();
@@ -49,12 +50,6 @@ class Adapter {
     events_.close_list();
     return true;
   }
-  // Not called: numbers arrive as raw text.
-  bool Int(int) { return false; }
-  bool Uint(unsigned) { return false; }
-  bool Int64(std::int64_t) { return false; }
-  bool Uint64(std::uint64_t) { return false; }
-  bool Double(double) { return false; }
 
  private:
   bool literal() {
@@ -89,6 +84,14 @@ std::optional<std::uint64_t> parse_whole_number(std::string_view digits) {
   const auto [stopped, error] = std::from_chars(digits.data(), end, value);
   if (error != std::errc{} || stopped != end) return std::nullopt;
   return value;
+}
+
+bool has_lone_surrogate(std::string_view text) {
+  for (std::size_t at = text.find('\xED'); at != std::string_view::npos;
+       at = text.find('\xED', at + 1)) {
+    if (at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) >= 0xA0U) return true;
+  }
+  return false;
 }
 
 std::string json_quoted(std::string_view text) {

@@ -30,6 +30,10 @@ std::optional<std::string> read_json_events(std::string_view json, JsonEvents& e
 // what does not fit.
 std::optional<std::uint64_t> parse_whole_number(std::string_view digits);
 
+// Whether it has half of a surrogate pair, which an escape such as \udd00 may bring: RapidJSON lets
+// it pass, and nobody reads it again.
+bool has_lone_surrogate(std::string_view text);
+
 // In quotes and escaped, as JSON wants it.
 std::string json_quoted(std::string_view text);
 

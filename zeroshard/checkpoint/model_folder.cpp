@@ -8,8 +8,9 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/error.h"
+#include "zeroshard/checkpoint/file_name.h"
 #include "zeroshard/checkpoint/json_events.h"
-#include "zeroshard/checkpoint/write_folder.h"
+#include "zeroshard/checkpoint/unfinished.h"
 
 namespace zeroshard {
 namespace {
@@ -74,10 +75,8 @@ class IndexReader : public JsonEvents {
 
   // Files of the folder itself only: an index may come from anybody.
   void check_file_name(std::string_view name) const {
-    const bool leaves = name.empty() || name == "." || name == ".." ||
-                        name.find('/') != std::string_view::npos ||
-                        name.find('\0') != std::string_view::npos;
-    if (leaves) damaged_index(file_, json_quoted_short(name) + " is no file of the folder");
+    if (!is_file_name(name))
+      damaged_index(file_, json_quoted_short(name) + " is no file of the folder");
   }
 
   std::string_view file_;

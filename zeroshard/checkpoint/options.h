@@ -8,6 +8,8 @@ enum class TagValidation { warn, ignore, fail };
 
 struct CheckpointOptions {
   TagValidation tag_validation = TagValidation::warn;
+  bool load_universal =
+      false;  // of DeepSpeed's own checkpoints the one that `latest_universal` names
   bool load_from_fp32_weights = true;  // masters from the stored fp32, not from the 16-bit copy
 };
 

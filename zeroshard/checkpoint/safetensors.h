@@ -71,6 +71,9 @@ class SafetensorsReader {
   const std::vector<UnreadableTensor>& unreadable() const noexcept { return header_.unreadable; }
 
   bool contains(std::string_view name) const { return index_.contains(name); }
+  // Where offsets of entries count from, in bytes of the file.
+  std::uint64_t data_begin() const noexcept { return data_begin_; }
+  std::uint64_t file_bytes() const { return file_.size(); }
 
   // A name that is not in the file, or of an element type we do not have, is a ConfigError.
   const TensorEntry& entry(std::string_view name) const;

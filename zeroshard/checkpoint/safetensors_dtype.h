@@ -46,4 +46,30 @@ constexpr std::string_view safetensors_name_of(DType dtype) {
   return "?";
 }
 
+// The type of what a file holds: one of ours, or another that the format has, whose bytes can be
+// moved and not computed with.
+class StoredDType {
+ public:
+  constexpr StoredDType() = default;
+  constexpr StoredDType(DType dtype)  // NOLINT: every type of ours can be stored
+      : row_(find_safetensors_dtype(safetensors_name_of(dtype))) {}
+  // Nothing where the format has no such word.
+  static constexpr std::optional<StoredDType> of(std::string_view name) {
+    const SafetensorsDType* const row = find_safetensors_dtype(name);
+    return row == nullptr ? std::nullopt : std::optional(StoredDType(row));
+  }
+
+  constexpr std::string_view name() const { return row_->name; }
+  constexpr std::uint64_t bits() const { return row_->bits; }
+  constexpr std::uint64_t bytes() const { return row_->bits / 8; }
+  constexpr std::optional<DType> dtype() const { return row_->dtype; }
+
+  constexpr bool operator==(const StoredDType&) const = default;
+
+ private:
+  constexpr explicit StoredDType(const SafetensorsDType* row) : row_(row) {}
+
+  const SafetensorsDType* row_ = &kSafetensorsDTypes.front();  // of that table
+};
+
 }  // namespace zeroshard

@@ -9,7 +9,6 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/checkpoint/json_events.h"
-#include "zeroshard/checkpoint/safetensors_dtype.h"
 
 namespace zeroshard {
 namespace {
@@ -21,7 +20,7 @@ namespace {
 }
 
 std::uint64_t tensor_bytes(const TensorEntry& entry) {
-  std::uint64_t bytes = static_cast<std::uint64_t>(bytes_of(entry.dtype));
+  std::uint64_t bytes = entry.dtype.bytes();
   for (const std::int64_t extent : entry.shape) {
     if (extent < 0) refuse(entry, "a tensor to be saved has a negative extent");
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) {
@@ -60,7 +59,7 @@ std::string format_safetensors_header(const std::vector<TensorEntry>& entries,
   }
   for (const TensorEntry& entry : entries) {
     members.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                                  json_quoted(entry.name), safetensors_name_of(entry.dtype),
+                                  json_quoted(entry.name), entry.dtype.name(),
                                   fmt::join(entry.shape, ","), entry.begin, entry.end));
   }
   std::string json = fmt::format("{{{}}}", fmt::join(members, ","));
@@ -76,6 +75,16 @@ std::string format_safetensors_header(const std::vector<TensorEntry>& entries,
     head.push_back(static_cast<char>((static_cast<std::uint64_t>(json.size()) >> shift) & 0xFFU));
   }
   return head + json;
+}
+
+void check_readable_header(std::string_view head, std::uint64_t data_bytes) {
+  try {
+    parse_safetensors_header(head.substr(kSafetensorsPrefixBytes), data_bytes, "the new file");
+  } catch (const StorageError& error) {
+    throw ConfigError({.what = "these tensors cannot be saved as safetensors",
+                       .value = error.fault().what,
+                       .remedy = "change the names, shapes or metadata"});
+  }
 }
 
 }  // namespace zeroshard

@@ -11,13 +11,13 @@
 #include <string_view>
 #include <vector>
 
-#include "zeroshard/base/dtype.h"
+#include "zeroshard/checkpoint/safetensors_dtype.h"
 
 namespace zeroshard {
 
 struct TensorEntry {
   std::string name;
-  DType dtype = DType::fp32;
+  StoredDType dtype;
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0;  // bytes from the start of the data
   std::uint64_t end = 0;
@@ -62,5 +62,9 @@ void lay_out(std::vector<TensorEntry>& entries);
 // The head as it stands in the file: prefix, JSON, and spaces up to a multiple of 8.
 std::string format_safetensors_header(const std::vector<TensorEntry>& entries,
                                       const SafetensorsMetadata& metadata);
+
+// What is written must be readable: a name that is no UTF-8, say, is a ConfigError here and not a
+// surprise years later.
+void check_readable_header(std::string_view head, std::uint64_t data_bytes);
 
 }  // namespace zeroshard

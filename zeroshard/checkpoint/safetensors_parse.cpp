@@ -171,7 +171,7 @@ class HeaderReader : public JsonEvents {
     }
     Checked checked{.dtype = dtype};
     checked.entry = {.name = std::move(record.name),
-                     .dtype = dtype->dtype.value_or(DType::uint8),
+                     .dtype = *StoredDType::of(dtype->name),
                      .shape = {record.shape->begin(), record.shape->end()},
                      .begin = begin,
                      .end = end};

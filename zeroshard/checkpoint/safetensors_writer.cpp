@@ -29,19 +29,7 @@ void check_room(const std::filesystem::path& path, std::uint64_t bytes) {
                       .remedy = "free some space, or choose another folder"});
 }
 
-// What is written must be readable: a name that is no UTF-8, say, is found here and not years
-// later.
-void check_readable(std::string_view head, std::uint64_t data_bytes) {
-  try {
-    parse_safetensors_header(head.substr(kSafetensorsPrefixBytes), data_bytes, "the new file");
-  } catch (const StorageError& error) {
-    throw ConfigError({.what = "these tensors cannot be saved as safetensors",
-                       .value = error.fault().what,
-                       .remedy = "change the names, shapes or metadata"});
-  }
-}
-
-std::filesystem::path partial_path(const std::filesystem::path& path) {
+std::filesystem::path path_aside(const std::filesystem::path& path) {
   std::filesystem::path partial = path;
   return partial += ".partial";
 }
@@ -56,9 +44,9 @@ SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, std::vector<Ten
   const std::string head = format_safetensors_header(entries_, metadata);
   const std::uint64_t data_bytes = entries_.empty() ? 0 : entries_.back().end;
   data_begin_ = head.size();
-  check_readable(head, data_bytes);
+  check_readable_header(head, data_bytes);
   check_room(path_, data_begin_ + data_bytes);
-  partial_.emplace(File::open_to_write(partial_path(path_)));
+  partial_.emplace(File::open_to_write(path_aside(path_)));
   try {
     partial_->write_at(0, std::as_bytes(std::span(head)));
   } catch (...) {  // no destructor runs after a constructor that throws

@@ -58,9 +58,6 @@ class FolderWriter {
   bool finished_ = false;
 };
 
-// The old folder, where a crash between two renames left no `target`; else empty.
-std::filesystem::path interrupted_replacement(const std::filesystem::path& target);
-
 // The second way of replacing, for file systems that cannot exchange names. `partial` becomes
 // `target`, and `target` the path that is returned.
 std::filesystem::path replace_by_two_renames(const std::filesystem::path& partial,

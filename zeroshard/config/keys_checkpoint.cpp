@@ -31,14 +31,11 @@ void add_checkpoint_keys(KeyTable& table) {
   table.add(Section{.path = "checkpoint", .meaning = "how checkpoints are written and read"});
   table.add(option("checkpoint.tag_validation", ZS_FIELD(checkpoint.tag_validation),
                    "when ranks name different tags"));
-  table.add(absent<bool>("checkpoint.load_universal", "load DeepSpeed's universal format",
-                         {.default_value = "false",
-                          .instead = "our own format is read as it is",
-                          .harmless = {"false"}}));
+  table.add(option("checkpoint.load_universal", ZS_FIELD(checkpoint.load_universal),
+                   "of DeepSpeed's checkpoints the one that latest_universal names"));
   table.add(absent<bool>("checkpoint.use_node_local_storage", "write to each node's own disk",
                          {.default_value = "false",
-                          .instead = "save to a folder that all hosts see: rank 0 writes "
-                                     "weights and state",
+                          .instead = "save to a folder that all hosts see",
                           .harmless = {"false"}}));
   table.add(Section{.path = "checkpoint.parallel_write", .meaning = "for pipeline parallelism"});
   table.add(absent<bool>("checkpoint.parallel_write.pipeline_stage", "stages write in parallel",

@@ -97,7 +97,7 @@ class Validator {
     }
     if (zero.host_budget_bytes && !may_use_host()) {
       complain(Severity::warning, Code::no_effect, "zeroshard.host_budget",
-               "no effect: nothing is put on the host",
+               "nothing is put on the host, so it only decides how checkpoints are saved",
                "add zeroshard.device_budget or zero_optimization.offload_optimizer");
     }
   }

@@ -232,6 +232,7 @@ void Core::make_updater() {
                                                       .parameter_order = parameter_order_,
                                                       .gradient_order = gradient_order_,
                                                       .pool = pool_,
+                                                      .gate = gate_,
                                                       .staging = staging_.get()});
   if (updater_->delays()) {
     reducer_->before_writing([this](std::size_t unit) { updater_->wait_for_delayed(unit); });
@@ -349,6 +350,7 @@ void Core::wait_for_unit(std::size_t unit) {
 void Core::gather_full(std::size_t unit, bool writes) {
   const auto lock = enter();
   const at::NoGradGuard no_grad;
+  if (writes) gate_.wait_for_all();
   offloaded_.require({Category::parameters}, "a scope of full parameters");
   if (writes) offloaded_.require({Category::master}, "a scope in which parameters are written");
   gatherer_->finish_phase();
@@ -376,6 +378,7 @@ void Core::release_full(std::size_t unit, Written written, int from) {
 }
 
 void Core::adopt_full(std::size_t unit, Written written, int from) {
+  gate_.wait_for_all();
   FlatUnit& flat = *flat_[unit];
   for (std::size_t group = 0; from >= 0 && group < flat.groups(); ++group) {
     gathers_->broadcast(flat.full_piece(group), from, flat.name()).wait();
@@ -396,6 +399,7 @@ void Core::adopt_masters(std::optional<std::size_t> only) {
   const auto lock = enter();
   offloaded_.require({Category::parameters, Category::master}, "a change of masters");
   const at::NoGradGuard no_grad;
+  gate_.wait_for_all();
   gatherer_->finish_phase();
   gatherer_->wait_for_all();
   updater_->publish_delayed();
@@ -415,6 +419,7 @@ void Core::finish_reductions() {
 
 void Core::fill_parameters(const ParameterFiller& fill) {
   quiesce();
+  gate_.wait_for_all();
   const std::lock_guard lock(mutex_);
   const at::NoGradGuard no_grad;
   for (std::size_t unit = 0; unit < flat_.size(); ++unit) {

@@ -51,6 +51,7 @@
 #include "zeroshard/engine/stream_order.h"
 #include "zeroshard/engine/unit_times.h"
 #include "zeroshard/engine/unit_uses.h"
+#include "zeroshard/engine/update_gate.h"
 #include "zeroshard/engine/updater.h"
 #include "zeroshard/engine/weak_core.h"
 #include "zeroshard/optim/options.h"
@@ -169,6 +170,11 @@ class Core {
   std::vector<OptimizerOptions>& parameter_groups() { return options_.parameter_groups; }
   const LossScaler& scaler() const { return scaler_; }
   LossScaler& scaler() { return scaler_; }
+  // Closed by who reads states while training goes on: updates, and whoever else writes states,
+  // wait for it. Speculation is off meanwhile.
+  UpdateGate& gate() { return gate_; }
+  // For who needs memory that the ledger counts.
+  StateMemory& state_memory() { return *memory_; }
   const Reducer& reducer() const { return *reducer_; }
   Reducer& reducer() { return *reducer_; }
   MemoryLedger& memory() const { return memory_->ledger(); }
@@ -247,6 +253,7 @@ class Core {
   UnitTimes times_;
   StreamOrder parameter_order_;
   StreamOrder gradient_order_;
+  UpdateGate gate_;
   std::unique_ptr<Gatherer> gatherer_;
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<BackwardPass> backward_;

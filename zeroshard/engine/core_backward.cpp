@@ -97,7 +97,10 @@ void Core::begin_backward(LossState loss) {
   loss_ = loss;
   updater_->take_back_speculation();  // what this backward brings changes G
   backward_->begin(reduces_now(), at_boundary());
-  if (at_boundary()) updater_->begin_speculation({options_.parameter_groups, plain_factor()});
+  // An early update would not wait for who still reads its unit's states.
+  if (at_boundary() && !gate_.is_closed()) {
+    updater_->begin_speculation({options_.parameter_groups, plain_factor()});
+  }
 }
 
 // In a backward that is not ours (loss.backward()), the first hook comes here. One that must not go

@@ -73,6 +73,7 @@ void Core::refuse_move() const {
 }
 
 void Core::end_everything() {
+  gate_.wait_for_all();
   gatherer_->finish_phase();
   updater_->publish_delayed();
   gatherer_->wait_for_all();

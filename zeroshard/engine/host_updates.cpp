@@ -24,6 +24,7 @@ Handle HostUpdates::update(Work work) {
   worker_.run([this, completion, read = old_values_read_, work = std::move(work)] {
     try {
       up_.wait(read);
+      work.when_may_begin();
       run(work);
       Event sent;
       sent.record(up_);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,6 +48,7 @@ class HostUpdates {
     Part part = Part::both;
     // By segment: of masters and moments that are new already, the blocks that were left out.
     std::vector<UndoPointers> left_out = {};
+    std::function<void()> when_may_begin = [] {};  // returns then
   };
   Handle update(Work work);
   // What updates: work of others that comes between.

@@ -146,6 +146,7 @@ void Updater::apply(const std::vector<bool>& present, const UpdateSettings& sett
 void Updater::update_on_cpu(const ByUnit& present, const UpdateSettings& settings) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (!is_on_host(i)) {
+      of_.gate.wait(i);
       of_.gatherer.wait(i);
       const Trace::Scope scope(options_.trace, Lane::optimizer, "update", units_[i]->name());
       const std::vector<SegmentUpdate> segments =
@@ -168,6 +169,7 @@ void Updater::update_on_accelerator(const ByUnit& present, const UpdateSettings&
   std::vector<SegmentUpdate> waiting;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (!is_on_host(i)) {
+      of_.gate.wait(i);
       of_.gatherer.wait(i);
       std::vector<SegmentUpdate> segments =
           states_->next_update(i, of_.reducer.units()[i], present[i], settings);
@@ -220,7 +222,8 @@ HostUpdates::Work Updater::work_of(std::size_t unit, const std::vector<bool>& pr
   HostUpdates::Work work{.settings = settings,
                          .parameters = units_[unit]->shard_device(),
                          .parameter_tier = units_[unit]->options().tier,
-                         .unit = units_[unit]->name()};
+                         .unit = units_[unit]->name(),
+                         .when_may_begin = [this, unit] { of_.gate.wait(unit); }};
   if (auto done = speculation_ ? speculation_->take_over(unit) : std::nullopt) {
     work.segments = std::move(done->segments);
     work.settings = std::move(done->settings);
@@ -264,6 +267,7 @@ bool Updater::sends_values() const {
 }
 
 void Updater::update_by_caller(const ByUnit& present, float factor) {
+  of_.gate.wait_for_all();
   of_.gatherer.wait_for_all();
   std::vector<at::Tensor> gradients;
   for (const MasterSegment& segment : master_segments_) {

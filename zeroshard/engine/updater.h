@@ -21,6 +21,7 @@
 #include "zeroshard/engine/reducer.h"
 #include "zeroshard/engine/speculative_updates.h"
 #include "zeroshard/engine/stream_order.h"
+#include "zeroshard/engine/update_gate.h"
 #include "zeroshard/engine/values_down.h"
 #include "zeroshard/monitor/trace.h"
 #include "zeroshard/optim/device_norm.h"
@@ -50,6 +51,7 @@ class Updater {
     StreamOrder& parameter_order;
     StreamOrder& gradient_order;
     ThreadPool& pool;
+    UpdateGate& gate;
     SlotRing* staging = nullptr;  // where some unit's states are on the host
   };
   Updater(std::vector<FlatUnit*> units, UpdaterOptions options, const Parts& parts);

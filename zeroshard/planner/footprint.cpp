@@ -68,6 +68,7 @@ class Accountant {
     add(Category::buffers, Tier::device, tiers_.values_down.total_bytes);
     add(Category::buffers, Tier::host, tiers_.staging.total_bytes);
     add(Category::buffers, Tier::host, tiers_.undo_bytes);
+    add_save_buffers();
     add_bucket_buffers();
     if (options_.accelerator) add_norm_sums();
     return footprint_;
@@ -124,6 +125,13 @@ class Accountant {
     }
     const bool in_place = keeps_local && !on_host && bytes_of(reduced_) <= bytes_of(accumulation);
     if (!in_place) add(Category::gradients, tier, buffer_bytes(owned, reduced_));
+  }
+
+  void add_save_buffers() {
+    if (!options_.save.saves) return;
+    add(Category::buffers, Tier::host, std::int64_t{kSaveStagingBytes});
+    if (!options_.save.snapshot) return;
+    add(Category::buffers, Tier::host, save_snapshot_bytes(model_, options_.moments_per_parameter));
   }
 
   // Stages that keep the local gradient reduce straight out of it, where it has the dtype that

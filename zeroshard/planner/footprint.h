@@ -13,6 +13,7 @@
 
 #include "zeroshard/config/config.h"
 #include "zeroshard/layout/category.h"
+#include "zeroshard/layout/save_memory.h"
 #include "zeroshard/layout/tier_plan.h"
 #include "zeroshard/layout/unit_layout.h"
 
@@ -46,6 +47,7 @@ struct FootprintOptions {
   std::optional<std::size_t> first_host_unit = {};
   // What early updates may take of the host to be taken back; unset: what it takes.
   std::optional<std::int64_t> undo_limit_bytes = {};
+  SaveMemory save = {};
 };
 
 // Takes Adam where the config names no optimizer. The micro-steps are those of the solved batch

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,7 +81,20 @@ std::int64_t check_hosts(const ModelLayout& model, const FootprintOptions& optio
   return spare;
 }
 
+std::int64_t room_here() {
+  const std::optional<MemoryRoom> room = memory_room();
+  return room ? room->bytes : std::numeric_limits<std::int64_t>::max();
+}
+
 }  // namespace
+
+bool has_ample_room(std::int64_t bytes_per_rank, Communicator& comm) {
+  const auto reports = gather_reports({this_host(), room_here(), 0}, comm);
+  return std::ranges::all_of(reports, [&](const RankReport& report) {
+    const HostRoom room = room_of(report.host, reports);
+    return room.bytes / 2 / room.ranks >= bytes_per_rank;
+  });
+}
 
 FittedMemory fit_memory(const ModelLayout& model, const FootprintOptions& options,
                         std::int64_t held_on_host, Communicator& comm) {

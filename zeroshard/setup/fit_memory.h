@@ -15,4 +15,8 @@ namespace zeroshard {
 FittedMemory fit_memory(const ModelLayout& model, const FootprintOptions& options,
                         std::int64_t held_on_host, Communicator& comm);
 
+// Whether every host has twice as much free memory as its ranks take with so many bytes each: what
+// they will compute with is in no plan. The same answer on all ranks. Collective.
+bool has_ample_room(std::int64_t bytes_per_rank, Communicator& comm);
+
 }  // namespace zeroshard

@@ -21,19 +21,21 @@ void check_shape(const BatchShape& shape) {
 
 BatchPlan::BatchPlan(std::int64_t sample_count, const BatchShape& shape,
                      const StreamOptions& stream)
-    : sample_count_(sample_count),
-      shape_(shape),
-      drop_last_(stream.drop_last),
-      position_(stream.start) {
+    : sample_count_(sample_count), shape_(shape), drop_last_(stream.drop_last) {
   check_shape(shape_);
   ZS_CHECK_GE(sample_count_, 1);
-  ZS_CHECK_GE(position_.samples, 0);
   if (drop_last_ && sample_count_ < shape_.global()) {
     throw ConfigError(
         {.what = "an epoch does not fill one step, and the last, incomplete one is to be dropped",
          .value = fmt::format("{} samples, {} in a step", sample_count_, shape_.global()),
          .remedy = "make train_batch_size smaller, or set dataloader_drop_last to false"});
   }
+  go_on_from(stream.start);
+}
+
+void BatchPlan::go_on_from(const DataPosition& position) {
+  ZS_CHECK_GE(position.samples, 0);
+  position_ = position;
   // A position that was saved with another batch size may have too little before its epoch's end.
   if (drop_last_ && left_in_epoch() < shape_.global()) position_.samples += left_in_epoch();
 }

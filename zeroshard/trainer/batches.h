@@ -55,6 +55,8 @@ class BatchPlan {
   // following of the global batch.
   std::vector<std::int64_t> samples_of(std::int64_t micro_step) const;
 
+  // The stream is at this position, as a plan that is made with it.
+  void go_on_from(const DataPosition& position);
   // On to the next step, or many at once.
   void advance(std::int64_t steps = 1);
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "zeroshard/checkpoint/model_folder.h"
+#include "zeroshard/checkpoint/state_files.h"
 #include "zeroshard/models/generate.h"
 #include "zeroshard/models/initializer.h"
 #include "zeroshard/trainer/gpt_task.h"
@@ -26,10 +26,10 @@ std::vector<std::int64_t> bytes_of_text(const std::string& text) {
 
 int generate_text(const GenerateOptions& options) {
   const GptOptions model_options = generating_model(options);
-  const ModelFolder folder = ModelFolder::open(options.folder);
+  const StateFiles files = StateFiles::open(options.folder);
   Gpt model(model_options);
-  check_weights(folder, model_options);
-  fill_parameters(*model, weights_from(folder));
+  check_weights(files, model_options);
+  fill_parameters(*model, weights_from(files));
   const auto tokens = generate(*model, bytes_of_text(options.prompt),
                                {.count = options.count,
                                 .temperature = options.temperature,

@@ -7,6 +7,7 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/models/spec.h"
+#include "zeroshard/trainer/resume.h"
 
 namespace zeroshard {
 namespace {
@@ -31,7 +32,9 @@ DataOptions data_in(const std::vector<std::string>& files, const TrainOptions& o
 
 ModelOptions model_of(const TrainOptions& options) {
   if (!options.model.empty()) return read_model(options.model);
-  return read_model(options.init.empty() ? "gpt:" : options.init);
+  if (!options.init.empty()) return model_in(options.init);
+  const auto resumed = checkpoint_to_resume(options);
+  return resumed ? model_in(resumed->string()) : read_model("gpt:");
 }
 
 DataOptions training_data(const TrainOptions& options, const GptOptions& model) {
@@ -65,7 +68,7 @@ void refuse_data(const TrainOptions& options, const DenseOptions& model) {
 }
 
 GptOptions generating_model(const GenerateOptions& options) {
-  const ModelOptions model = read_model(options.folder + "/config.json");
+  const ModelOptions model = model_in(options.folder);
   const auto* gpt = std::get_if<GptOptions>(&model);
   if (gpt == nullptr) {
     throw ConfigError({.what = "only a gpt generates text",

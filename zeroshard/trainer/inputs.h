@@ -9,7 +9,8 @@
 
 namespace zeroshard {
 
-// The model that is asked for; without one that of `init`, else gpt with its defaults.
+// The model that is asked for; without one that of `init` or of the checkpoint to resume, else gpt
+// with its defaults.
 ModelOptions model_of(const TrainOptions& options);
 
 // Throw ConfigError where there is no data, or none that the model can read.

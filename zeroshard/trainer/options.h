@@ -1,6 +1,7 @@
 // Batch sizes and data order of a training run.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,17 @@ struct DataOptions {
   std::int64_t sequence_length = 128;  // tokens the model sees at once
 };
 
+// How often a run saves: every so many steps, or so much time.
+struct SaveEvery {
+  std::int64_t steps = 0;  // 0: by time
+  std::chrono::milliseconds time = std::chrono::minutes(30);
+
+  bool operator==(const SaveEvery&) const = default;
+};
+
+// What a run does when a checkpoint cannot be written.
+enum class OnSaveError { go_on, stop };
+
 // What `zeroshard train` is asked for; the configuration file says the rest.
 struct TrainOptions {
   std::string config;  // a ds_config.json; empty: all defaults
@@ -40,11 +52,16 @@ struct TrainOptions {
   std::optional<double> lr;                // in place of the configuration's
   std::optional<std::int64_t> batch_size;  // of all ranks, in place of the configuration's
   std::uint64_t seed = 42;
-  std::string device;      // "cpu", "cuda", "cuda:1"; empty: cuda where there is one
-  std::string log;         // one JSON object per step
-  std::string trace;       // for Perfetto
-  std::string out;         // a folder for the trained weights
-  std::string init;        // a folder with weights to start from
+  std::string device;  // "cpu", "cuda", "cuda:1"; empty: cuda where there is one
+  std::string log;     // one JSON object per step
+  std::string trace;   // for Perfetto
+  std::string out;     // a folder for the trained weights
+  std::string init;    // a folder with weights to start from
+  std::string save;    // a folder for checkpoints
+  SaveEvery save_every = {};
+  std::int64_t keep = 3;  // the last so many checkpoints; 0: all
+  OnSaveError on_save_error = OnSaveError::go_on;
+  std::string resume;      // a checkpoint, a folder of them, or "auto": that of `save`, if any
   bool strict = false;     // unknown keys of the configuration are errors
   bool no_sample = false;  // nothing is shown at the end of what was learnt
 };

@@ -55,11 +55,13 @@ double seconds_since_epoch() {
 
 }  // namespace
 
-RunLog::RunLog(const TrainOptions& options, const RunSettings& run, Core& core)
+RunLog::RunLog(const TrainOptions& options, const RunSettings& run, Core& core,
+               std::int64_t first_step)
     : core_(core),
       scales_loss_(run.config.precision.fp16.enabled),
       of_words_(std::holds_alternative<GptOptions>(run.model)),
       progress_({.total_steps = run.steps,
+                 .first_step = first_step,
                  .steps_per_line = run.config.monitor.steps_per_print.value_or(kStepsPerLine),
                  .columns = columns_behind_pipe()}),
       monitor_(run.config.monitor),
@@ -139,6 +141,21 @@ void RunLog::write_breakdown(const StepRecord& record) {
       const std::string tag = "Train/Samples/elapsed_time_ms_" + time.name;
       monitor_.write(record.samples, {{tag, time.ms_per_step}});
     }
+  });
+}
+
+void RunLog::saved(std::int64_t step, const SaveReport& report) {
+  const auto ms = [](std::chrono::nanoseconds time) {
+    return std::chrono::duration<double, std::milli>(time).count();
+  };
+  try_to_write(has_warned_of_log_, [&] {
+    if (!lines_) return;
+    lines_->write(JsonObject()
+                      .add("step", step)
+                      .add("saved", report.tag)
+                      .add("saved_bytes", static_cast<std::int64_t>(report.bytes))
+                      .add("save_ms", ms(report.took))
+                      .add("pause_ms", ms(report.paused)));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "zeroshard/checkpoint/saver.h"
 #include "zeroshard/engine/core.h"
 #include "zeroshard/monitor/json_lines.h"
 #include "zeroshard/monitor/monitor.h"
@@ -27,10 +28,12 @@ struct StepRecord {
 class RunLog {
  public:
   // Opens all files, so that a wrong path is an error before the first step.
-  RunLog(const TrainOptions& options, const RunSettings& run, Core& core);
+  // `first_step`: steps done before, by the run that this one resumes.
+  RunLog(const TrainOptions& options, const RunSettings& run, Core& core, std::int64_t first_step);
 
   void step(const StepRecord& record);
   void evaluation(std::int64_t step, std::int64_t samples, double loss);
+  void saved(std::int64_t step, const SaveReport& report);
   // Before other output to the terminal.
   void clear() { progress_.clear(); }
   WallClock* clock() { return breakdown_ ? &*breakdown_ : nullptr; }

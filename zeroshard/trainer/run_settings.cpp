@@ -135,7 +135,7 @@ RunSettings resolve_run(const TrainOptions& options, const config::ReadResult& r
   const SettledConfig settled = settled_for(read, model, facts);
   RunSettings run{.config = settled.config, .model = model};
   if (options.config.empty()) run.assumed.emplace_back("no --config: stage 0, all defaults");
-  if (options.model.empty() && options.init.empty()) {
+  if (options.model.empty() && options.init.empty() && options.resume.empty()) {
     run.assumed.push_back("no --model: " + short_description(run.model));
   }
   choose_optimizer(run, options.lr);

@@ -67,7 +67,19 @@ Trainer::Trainer(const TrainOptions& options, const RunSettings& run, const Part
       device_(device) {
   if (!options.trace.empty()) trace_ = std::make_unique<Trace>(TraceOptions{.rank = comm_.rank()});
   make_engine();
-  if (is_first()) log_.emplace(options_, run_, engine_->core());
+  if (parts.saves != nullptr) {
+    checkpoints_.emplace(
+        options_, run_,
+        RunCheckpoints::Parts{
+            .comm = comm_, .folder = *parts.saves, .core = engine_->core(), .device = device_},
+        parts.save_mode);
+  }
+  if (options_.resume.empty()) {
+    take_initial_weights();
+  } else {
+    resume();
+  }
+  if (is_first()) log_.emplace(options_, run_, engine_->core(), steps_done_);
 }
 
 Trainer::~Trainer() = default;
@@ -82,20 +94,23 @@ void Trainer::make_engine() {
     model = &task_.make_model(device_);
   }
   engine_ = std::make_unique<Engine>(*model, options, comm_);
+}
+
+void Trainer::take_initial_weights() {
   if (options_.init.empty()) {
     engine_->fill_parameters(initializer(run_.model, options_.seed));
     return;
   }
   // Rank 0 looks first, so that what is wrong is said once.
   if (!is_first()) comm_.barrier("rank 0 has seen the weights").wait();
-  const ModelFolder folder = ModelFolder::open(options_.init);
-  check_weights(folder, run_.model);
+  const StateFiles files = StateFiles::open(options_.init);
+  check_weights(files, run_.model);
   if (is_first()) comm_.barrier("rank 0 has seen the weights").wait();
-  engine_->fill_parameters(weights_from(folder));
+  engine_->fill_parameters(weights_from(files));
 }
 
 int Trainer::run() {
-  for (step_ = 1; step_ <= run_.steps; ++step_) {
+  for (step_ = steps_done_ + 1; step_ <= run_.steps; ++step_) {
     const double lr = set_learning_rate();
     const StepOutcome outcome = train_step(log_ ? log_->clock() : nullptr);
     if (!outcome.abandoned) {
@@ -104,11 +119,14 @@ int Trainer::run() {
     }
     if (outcome.signal != 0) say_stop(outcome);
     if (interrupts_training(outcome.signal)) return outcome.signal;
+    if (step_ == run_.steps) break;
     const bool due = options_.eval_every > 0 && step_ % options_.eval_every == 0;
-    if (!due || step_ == run_.steps) continue;
-    if (const int signal = evaluate()) return signal;
+    if (due) {
+      if (const int signal = evaluate()) return signal;
+    }
+    look_after_checkpoints(outcome);
   }
-  step_ = run_.steps;
+  step_ = steps_done_;
   return evaluate();
 }
 
@@ -171,8 +189,12 @@ bool Trainer::would_end_late(std::chrono::nanoseconds part) const {
 StepOutcome Trainer::agree(double loss_sum, double seconds, const StepResult& result) {
   const int signal = interrupts_.requested();
   const auto asked = [&](int which) { return signal == which ? 1.0F : 0.0F; };
-  std::array<float, 5> all{static_cast<float>(loss_sum), asked(SIGINT), asked(SIGTERM),
-                           asked(SIGUSR1), static_cast<float>(seconds)};
+  const auto told = [](bool yes) { return yes ? 1.0F : 0.0F; };
+  const bool due = checkpoints_ && is_first() && checkpoints_->is_due(step_);
+  const bool over = checkpoints_ && checkpoints_->is_over();
+  std::array<float, 7> all{
+      static_cast<float>(loss_sum), asked(SIGINT), asked(SIGTERM), asked(SIGUSR1),
+      static_cast<float>(seconds),  told(due),     told(over)};
   comm_.all_reduce({all.data(), all.size(), DType::fp32}, ReduceOp::sum, "loss").wait();
   const double parts = static_cast<double>(run_.batch.accumulation * comm_.world_size());
   StepOutcome outcome{.loss = static_cast<double>(all[0]) / parts, .result = result};
@@ -182,7 +204,10 @@ StepOutcome Trainer::agree(double loss_sum, double seconds, const StepResult& re
   const bool asks = all[3] > 0;
   const bool asked_before = std::exchange(checkpoint_asked_, asks);
   if (outcome.signal == 0 && asks && !asked_before) outcome.signal = SIGUSR1;
-  has_long_steps_ = all[4] > kLongStepSeconds * static_cast<float>(comm_.world_size());
+  const auto ranks = static_cast<float>(comm_.world_size());
+  has_long_steps_ = all[4] > kLongStepSeconds * ranks;
+  outcome.save_due = all[5] > 0;
+  outcome.save_over = all[6] == ranks;
   return outcome;
 }
 
@@ -220,6 +245,8 @@ void Trainer::refuse_untrained() const {
 
 void Trainer::note(const StepOutcome& outcome, double lr) {
   steps_done_ = step_;
+  eval_loss_.reset();
+  is_best_ = false;
   loss_scale_ = outcome.result.loss_scale;
   if (outcome.result.applied) ++updates_;
   if (!log_) return;
@@ -254,6 +281,9 @@ int Trainer::evaluate() {
   });
   if (vote.signal != 0) say_stop({.signal = vote.signal});
   if (loss && log_) log_->evaluation(step_, batches_.position().samples, *loss);
+  eval_loss_ = loss;
+  is_best_ = loss && (!best_eval_loss_ || *loss < *best_eval_loss_);
+  if (is_best_) best_eval_loss_ = loss;
   return vote.signal;
 }
 

@@ -12,6 +12,7 @@
 #include "zeroshard/monitor/interrupts.h"
 #include "zeroshard/monitor/trace.h"
 #include "zeroshard/trainer/batches.h"
+#include "zeroshard/trainer/run_checkpoints.h"
 #include "zeroshard/trainer/run_log.h"
 #include "zeroshard/trainer/run_settings.h"
 #include "zeroshard/trainer/step_loss.h"
@@ -25,6 +26,8 @@ struct StepOutcome {
   StepResult result = {};
   int signal = 0;          // that some rank was sent: SIGINT, SIGTERM, SIGUSR1, or 0
   bool abandoned = false;  // it would not have ended in time after that: no weight has changed
+  bool save_due = false;   // by rank 0's clock
+  bool save_over = false;  // on all ranks
 };
 
 class Trainer {
@@ -33,6 +36,8 @@ class Trainer {
     TrainingTask& task;
     Communicator& comm;
     Interrupts& interrupts;
+    SaveFolder* saves = nullptr;  // null: no checkpoints
+    SaveMode save_mode = SaveMode::foreground;
   };
   Trainer(const TrainOptions& options, const RunSettings& run, const Parts& parts, Device device);
   ~Trainer();
@@ -43,6 +48,9 @@ class Trainer {
   int run();
   // A run that ends without a single update is a StateError. Behind run(), on all ranks.
   void refuse_untrained() const;
+  // The last checkpoint, where there are any and this one is missing. False where it could not be
+  // written. Collective.
+  bool save_last();
   // The weights, where they are asked for and a step has changed them. Collective.
   void write_out();
   // What ran when, also after a signal. Collective.
@@ -56,6 +64,11 @@ class Trainer {
 
  private:
   void make_engine();
+  void take_initial_weights();
+  void resume();
+  RunState state() const;
+  void look_after_checkpoints(const StepOutcome& outcome);
+  void finish_save();
   bool is_first() const { return comm_.rank() == 0; }
   double set_learning_rate();
   StepOutcome train_step(WallClock* clock);
@@ -83,8 +96,14 @@ class Trainer {
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<Engine> engine_;
   std::optional<RunLog> log_;
+  std::optional<RunCheckpoints> checkpoints_;
+  bool save_pending_ = false;  // one is due, and the one before is still under way
+  bool is_best_ = false;       // these weights, by the evaluation just done
+  std::optional<double> eval_loss_;
+  std::optional<double> best_eval_loss_;
   std::int64_t step_ = 0;  // under way, or done
   std::int64_t steps_done_ = 0;
+  std::int64_t first_step_ = 0;    // done before, by the run that this one resumes
   std::int64_t updates_ = 0;       // applied
   double loss_scale_ = 1.0;        // of the last step
   const char* doing_ = "start";    // what `step_` is at

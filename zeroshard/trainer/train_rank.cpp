@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <optional>
 #include <thread>
 
 #include <ATen/Context.h>
@@ -14,16 +16,19 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/launch.h"
 #include "zeroshard/base/log.h"
+#include "zeroshard/checkpoint/agreement.h"
 #include "zeroshard/comm/join.h"
 #include "zeroshard/config/read.h"
 #include "zeroshard/models/spec.h"
 #include "zeroshard/monitor/stop_deadline.h"
 #include "zeroshard/planner/memory_fit.h"
 #include "zeroshard/setup/choose_device.h"
+#include "zeroshard/setup/fit_memory.h"
 #include "zeroshard/trainer/closing_sample.h"
 #include "zeroshard/trainer/inputs.h"
 #include "zeroshard/trainer/memory_table.h"
 #include "zeroshard/trainer/out_of_memory.h"
+#include "zeroshard/trainer/resume.h"
 #include "zeroshard/trainer/stop_vote.h"
 #include "zeroshard/trainer/train.h"
 #include "zeroshard/trainer/weight_files.h"
@@ -106,17 +111,70 @@ int run_steps(Trainer& trainer, const RunSettings& run, int rank) {
   }
 }
 
+// Of what all ranks do together, and fail in together.
+template <typename Act>
+auto said_once(Communicator& comm, const Act& act) {
+  try {
+    return act();
+  } catch (const CommError&) {
+    throw;
+  } catch (const Error&) {
+    rethrow_on_first(comm);
+  }
+}
+
+// The options, with the folder of the checkpoint that is resumed, or none.
+TrainOptions with_checkpoint(const TrainOptions& asked, Communicator& comm) {
+  TrainOptions options = asked;
+  if (asked.resume.empty()) return options;
+  const auto find = [&] {
+    const auto found = checkpoint_to_resume(asked);
+    return found ? std::filesystem::absolute(*found).string() : std::string();
+  };
+  options.resume = said_once(comm, [&] { return first_says(comm, find, "resume"); });
+  return options;
+}
+
+void open_folder(const TrainOptions& options, Communicator& comm,
+                 std::optional<SaveFolder>& folder) {
+  folder.emplace(comm, options.save,
+                 SaveFolderOptions{.keep = static_cast<std::size_t>(options.keep)});
+}
+
+// How checkpoints are written beside training, and what of the plan that takes.
+SaveMode choose_save_mode(const TrainOptions& options, const ModelLayout& layout,
+                          FootprintOptions& counted, Device device, Communicator& comm) {
+  if (options.save.empty()) return SaveMode::foreground;
+  const Footprint without = footprint(layout, counted);
+  const std::int64_t copy = save_snapshot_bytes(layout, counted.moments_per_parameter);
+  const std::int64_t on_host = without.total(Tier::host) + copy;
+  const std::int64_t in_memory = on_host + (device == kCpu ? without.total(Tier::device) : 0);
+  const auto budget = counted.zero.host_budget_bytes;
+  const bool fits = budget ? on_host <= *budget : has_ample_room(in_memory, comm);
+  counted.save = {.saves = true, .snapshot = fits};
+  if (comm.rank() == 0) {
+    log_info("{}", fits ? fmt::format("checkpoints are written beside training from a copy, {} per "
+                                      "rank in host memory",
+                                      human_bytes(copy))
+                        : fmt::format("checkpoints are written beside training unit by unit, and "
+                                      "updates wait for them: {} leaves no room for a copy of {}",
+                                      budget ? "host_budget" : "host memory", human_bytes(copy)));
+  }
+  return fits ? SaveMode::snapshot : SaveMode::stream;
+}
+
 struct Stop {  // how a run learns that it should
   Interrupts& interrupts;
   StopDeadline& deadline;
 };
 
 // The exit code.
-int train_on_rank(const TrainOptions& options, const Launch& launch, const Stop& stop) {
-  const Device device = choose_device(options.device, launch.local_rank);
-  const auto parsed = parse_if_readable(options);
+int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& stop) {
+  const Device device = choose_device(asked.device, launch.local_rank);
+  const auto parsed = parse_if_readable(asked);
   const auto comm =
       join_ranks(parsed ? config::read_config(*parsed).config.comm : CommOptions{}, device);
+  const TrainOptions options = with_checkpoint(asked, *comm);
   const bool has_idle_cores = choose_threads(*comm);
   const auto task = in_turn(*comm, [&] { return make_task(options, model_of(options)); });
   const RunSettings run = in_turn(*comm, [&] {
@@ -139,23 +197,34 @@ int train_on_rank(const TrainOptions& options, const Launch& launch, const Stop&
   const BudgetFit budgets = in_turn(*comm, [&] { return fit_to_budgets(layout, counted); });
   counted.first_host_unit = budgets.first_host_unit;
   counted.undo_limit_bytes = budgets.undo_limit_bytes;
+  const SaveMode save_mode = choose_save_mode(options, layout, counted, device, *comm);
   const Footprint plan = footprint(layout, counted);
   if (comm->rank() == 0) say_plan(run, plan, *comm, device);
+  std::optional<SaveFolder> saves;
+  if (!options.save.empty()) said_once(*comm, [&] { open_folder(options, *comm, saves); });
 
-  Trainer trainer(options, run, {*task, *comm, stop.interrupts}, device);
+  Trainer trainer(options, run,
+                  {.task = *task,
+                   .comm = *comm,
+                   .interrupts = stop.interrupts,
+                   .saves = saves ? &*saves : nullptr,
+                   .save_mode = save_mode},
+                  device);
   const int signal = run_steps(trainer, run, comm->rank());
+  bool is_saved = true;
   {
     const StopDeadline::Pause pause(stop.deadline);  // what is written is written to its end
     trainer.write_trace_file();
     if (signal == 0) trainer.refuse_untrained();
-    // A checkpoint on a signal will be saved here: every rank is behind the same step.
+    is_saved = trainer.save_last();
     trainer.write_out();
   }
   if (signal != 0) return exit_code_of(signal);
   if (comm->rank() == 0) say_memory(plan, trainer);
-  if (options.no_sample) return 0;
+  const int code = is_saved ? 0 : 1;
+  if (options.no_sample) return code;
   const int ended_by = show_sample(*task, options.seed, *comm, stop.interrupts);
-  return ended_by == 0 ? 0 : exit_code_of(ended_by);
+  return ended_by == 0 ? code : exit_code_of(ended_by);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <set>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,6 +11,7 @@
 
 #include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
+#include "zeroshard/checkpoint/float_values.h"
 #include "zeroshard/checkpoint/free_space.h"
 #include "zeroshard/models/shapes.h"
 
@@ -17,69 +20,83 @@ namespace {
 
 constexpr const char* kTakeItsOwn = "leave out --model to take the folder's own";
 
-void refuse_integers(const TensorEntry& entry) {
-  if (entry.dtype == DType::fp32 || entry.dtype == DType::bf16 || entry.dtype == DType::fp16) {
-    return;
+void check_tensor(const StateFiles& files, const ParameterShape& wanted) {
+  const StoredTensor* const stored = files.find(wanted.name);
+  if (stored == nullptr) {
+    throw ConfigError(
+        {.what = fmt::format("the weights lack a tensor of the model, {}", wanted.name),
+         .value = files.folder().string(),
+         .remedy = "check that the folder belongs to the model"});
   }
-  throw ConfigError({.what = "weights are not floating point",
-                     .value = fmt::format("{} is {}", entry.name, name_of(entry.dtype))});
-}
-
-void check_entry(const ModelFolder& folder, const ParameterShape& wanted) {
-  const TensorEntry& stored = folder.entry(wanted.name);
-  refuse_integers(stored);
-  if (stored.shape == wanted.dims) return;
+  const StoredDType dtype = stored->states.find(kValueState)->second.dtype;
+  if (!is_float(dtype.dtype())) {
+    throw ConfigError({.what = "weights are not floating point",
+                       .value = fmt::format("{} is {}", stored->name, dtype.name())});
+  }
+  if (stored->shape == wanted.dims) return;
   throw ConfigError(
       {.what = "the weights are of another model",
        .value = fmt::format("{} is [{}], the model wants [{}]", wanted.name,
-                            fmt::join(stored.shape, ", "), fmt::join(wanted.dims, ", ")),
+                            fmt::join(stored->shape, ", "), fmt::join(wanted.dims, ", ")),
        .remedy = kTakeItsOwn});
 }
 
 // A model without them would train on from something else than what was saved.
-void refuse_extra(const ModelFolder& folder, const std::set<std::string>& wanted) {
-  std::vector<std::string> extra;
-  for (const std::string& name : folder.names()) {
-    if (!wanted.contains(name)) extra.push_back(name);
-  }
-  for (const SafetensorsReader& file : folder.files()) {
-    for (const UnreadableTensor& tensor : file.unreadable()) extra.push_back(tensor.name);
+void refuse_extra(const StateFiles& files, const std::set<std::string>& wanted) {
+  std::vector<std::string> extra = files.unreadable();
+  for (const StoredTensor& tensor : files.manifest().tensors) {
+    if (!wanted.contains(tensor.name)) extra.push_back(tensor.name);
   }
   if (extra.empty()) return;
-  throw ConfigError({.what = fmt::format("the weights are of another model, with {} tensor{} more",
-                                         extra.size(), extra.size() == 1 ? "" : "s"),
-                     .value = fmt::format("{}{} in {}", extra.front(),
-                                          extra.size() == 1 ? "" : ", ...", folder.path().string()),
-                     .remedy = kTakeItsOwn});
+  throw ConfigError(
+      {.what = fmt::format("the weights are of another model, with {} tensor{} more", extra.size(),
+                           extra.size() == 1 ? "" : "s"),
+       .value = fmt::format("{}{} in {}", extra.front(), extra.size() == 1 ? "" : ", ...",
+                            files.folder().string()),
+       .remedy = kTakeItsOwn});
 }
 
 std::filesystem::path parent_of(const std::string& out) {
   return (std::filesystem::absolute(out) / "").lexically_normal().parent_path().parent_path();
 }
 
+// `what` is the option, and what it takes.
+void refuse_where_full(const std::filesystem::path& folder, std::int64_t needed,
+                       std::string_view what) {
+  const auto free = free_bytes(folder);
+  if (!free || static_cast<std::uint64_t>(needed) <= *free) return;
+  throw StorageError({.what = fmt::format("there is no room for {} take{} {}, and {} are free",
+                                          what, what.ends_with('s') ? "" : "s", human_bytes(needed),
+                                          human_bytes(static_cast<std::int64_t>(*free))),
+                      .value = folder.string(),
+                      .remedy = "free some space, or choose another place"});
+}
+
 }  // namespace
 
-void check_weights(const ModelFolder& folder, const ModelOptions& model) {
+void check_weights(const StateFiles& files, const ModelOptions& model) {
   std::set<std::string> wanted;
   for (const UnitShapes& unit : unit_shapes(model)) {
     for (const ParameterShape& parameter : unit.parameters) {
-      check_entry(folder, parameter);
+      check_tensor(files, parameter);
       wanted.insert(parameter.name);
     }
   }
-  refuse_extra(folder, wanted);
+  refuse_extra(files, wanted);
 }
 
 void check_room(const std::string& out, const ModelOptions& model, DType dtype) {
-  const std::filesystem::path parent = parent_of(out);
-  const auto free = free_bytes(parent);
-  const std::int64_t needed = parameter_count(model) * bytes_of(dtype);
-  if (!free || static_cast<std::uint64_t>(needed) <= *free) return;
-  throw StorageError(
-      {.what = fmt::format("there is no room for --out: the weights take {}, and {} are free",
-                           human_bytes(needed), human_bytes(static_cast<std::int64_t>(*free))),
-       .value = parent.string(),
-       .remedy = "free some space, or choose another place"});
+  refuse_where_full(parent_of(out), parameter_count(model) * bytes_of(dtype), "--out: the weights");
+}
+
+void check_room_for_checkpoint(const std::string& save, const ModelOptions& model, int moments) {
+  std::error_code ignored;
+  std::filesystem::path folder = std::filesystem::absolute(save).lexically_normal();
+  while (!std::filesystem::exists(folder, ignored) && folder.has_relative_path()) {
+    folder = folder.parent_path();
+  }
+  const std::int64_t bytes = parameter_count(model) * bytes_of(DType::fp32) * (1 + moments);
+  refuse_where_full(folder, bytes, "--save: a checkpoint");
 }
 
 }  // namespace zeroshard

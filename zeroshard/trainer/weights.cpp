@@ -1,10 +1,11 @@
 #include "zeroshard/trainer/weights.h"
 
-#include <cstring>
+#include <memory>
 #include <optional>
 #include <vector>
 
-#include "zeroshard/base/half.h"
+#include "zeroshard/checkpoint/float_values.h"
+#include "zeroshard/checkpoint/model_folder.h"
 #include "zeroshard/checkpoint/write_folder.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/models/spec.h"
@@ -38,17 +39,6 @@ struct Output {
   SafetensorsWriter tensors;
 };
 
-float widened(const std::byte* at, DType dtype) {
-  if (dtype == DType::fp32) {
-    float value = 0;
-    std::memcpy(&value, at, sizeof(value));
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, at, sizeof(bits));
-  return dtype == DType::bf16 ? bf16_to_fp32(bits) : fp16_to_fp32(bits);
-}
-
 }  // namespace
 
 void write_weights(Engine& engine, Communicator& comm, const ModelOptions& model,
@@ -64,15 +54,16 @@ void write_weights(Engine& engine, Communicator& comm, const ModelOptions& model
   output->whole.finish();
 }
 
-ParameterFiller weights_from(const ModelFolder& folder) {
-  return [&folder](const std::string& name, const Span& elements, float* values) {
-    const TensorEntry& entry = folder.entry(name);
-    const auto width = static_cast<std::uint64_t>(bytes_of(entry.dtype));
-    std::vector<std::byte> bytes(static_cast<std::size_t>(elements.size()) * width);
-    folder.read(name, static_cast<std::uint64_t>(elements.begin()) * width, bytes);
-    for (std::int64_t i = 0; i < elements.size(); ++i) {
-      values[i] = widened(bytes.data() + static_cast<std::uint64_t>(i) * width, entry.dtype);
-    }
+ParameterFiller weights_from(const StateFiles& files) {
+  const auto reader = std::make_shared<RangeReader>(files.reader());
+  return [&files, reader](const std::string& name, const Span& elements, float* values) {
+    const StoredState& stored = files.find(name)->states.find(kValueState)->second;
+    reader->read({{&stored, elements}}, [&](std::size_t, const Span& part, auto bytes) {
+      float* const into = values + (part.begin() - elements.begin());
+      for (std::size_t i = 0; i < static_cast<std::size_t>(part.size()); ++i) {
+        into[i] = float_at(bytes.data() + i * stored.element_bytes(), *stored.dtype.dtype());
+      }
+    });
   };
 }
 

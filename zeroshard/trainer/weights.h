@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "zeroshard/checkpoint/model_folder.h"
+#include "zeroshard/checkpoint/state_files.h"
 #include "zeroshard/engine/engine.h"
 #include "zeroshard/models/options.h"
 
@@ -13,8 +13,8 @@ namespace zeroshard {
 void write_weights(Engine& engine, Communicator& comm, const ModelOptions& model,
                    const std::string& folder);
 
-// Values of the parameters for Engine::fill_parameters: each rank reads its own elements only.
-// The folder must have passed check_weights (weight_files.h).
-ParameterFiller weights_from(const ModelFolder& folder);
+// Values of the parameters for Engine::fill_parameters: each rank reads its own elements only, and
+// holds a chunk of what it reads. The files must have passed check_weights (weight_files.h).
+ParameterFiller weights_from(const StateFiles& files);
 
 }  // namespace zeroshard

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Sequence, Union
 
@@ -18,6 +19,8 @@ from .._lazy import lazy
 
 if TYPE_CHECKING:
     import torch
+
+    from zeroshard.stored_weights import StoredWeights
 
 __getattr__, __dir__ = lazy(__name__)
 
@@ -42,11 +45,11 @@ def get_fp32_state_dict_from_zero_checkpoint(
         checkpoint_dir: Folder, tag: str | None = None, exclude_frozen_parameters: bool = False,
         lazy_mode: bool = False) -> dict[str, "torch.Tensor"]:
     """{name: fp32 tensor on the CPU}. `lazy_mode` is without meaning: nothing is read twice."""
-    from ..checkpoint import deepspeed_files, zeroshard_files
+    from zeroshard.stored_weights import stored_weights
 
-    folder = tag_folder(checkpoint_dir, tag)
-    files = zeroshard_files if zeroshard_files.is_ours(folder) else deepspeed_files
-    return files.whole_weights(folder, exclude_frozen_parameters)
+    with stored_weights(tag_folder(checkpoint_dir, tag), exclude_frozen_parameters) as weights:
+        whole = {name: weights.read(name) for name in weights.shapes}
+        return whole | {alias: whole[name] for alias, name in weights.tied.items()}
 
 
 def load_state_dict_from_zero_checkpoint(model: Any, checkpoint_dir: Folder, tag: str | None = None) -> Any:
@@ -60,61 +63,57 @@ def load_state_dict_from_zero_checkpoint(model: Any, checkpoint_dir: Folder, tag
 def convert_zero_checkpoint_to_fp32_state_dict(
         checkpoint_dir: Folder, output_dir: Folder, max_shard_size: str | int | None = "5GB",
         safe_serialization: bool = False, tag: str | None = None, exclude_frozen_parameters: bool = False) -> None:
-    """Writes the weights as HuggingFace reads them: one file, or several and an index."""
-    weights = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag, exclude_frozen_parameters)
-    folder = Path(output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    """Writes the weights as HuggingFace reads them: one file, or several and an index. One file's are in memory at a time."""
+    from zeroshard.stored_weights import stored_weights
+
+    out = Path(output_dir)
     name = "model.safetensors" if safe_serialization else "pytorch_model.bin"
-    shards = split(weights, bytes_in(max_shard_size))
-    if len(shards) == 1:
-        save(shards[0], folder / name)
-        return
-    stem, _, ending = name.rpartition(".")
-    where: dict[str, str] = {}
-    for number, shard in enumerate(shards, start=1):
-        file = f"{stem}-{number:05d}-of-{len(shards):05d}.{ending}"
-        where.update(dict.fromkeys(save(shard, folder / file), file))
-    total = sum(tensor.nbytes for shard in shards for tensor in {id(each): each for each in shard.values()}.values())
-    index = {"metadata": {"total_size": total}, "weight_map": where}
-    (folder / f"{name}.index.json").write_text(json.dumps(index, indent=2) + "\n")
+    with stored_weights(tag_folder(checkpoint_dir, tag), exclude_frozen_parameters) as weights:
+        out.mkdir(parents=True, exist_ok=True)
+        shards = split({each: nbytes(weights, each) for each in weights.shapes}, bytes_in(max_shard_size))
+        if len(shards) == 1:
+            save(weights, shards[0], out / name)
+            return
+        stem, _, ending = name.rpartition(".")
+        where: dict[str, str] = {}
+        for number, shard in enumerate(shards, start=1):
+            file = f"{stem}-{number:05d}-of-{len(shards):05d}.{ending}"
+            where.update(dict.fromkeys(save(weights, shard, out / file), file))
+        index = {"metadata": {"total_size": sum(nbytes(weights, each) for each in weights.shapes)}, "weight_map": where}
+        (out / f"{name}.index.json").write_text(json.dumps(index, indent=2) + "\n")
 
 
-def split(weights: dict[str, "torch.Tensor"], limit: float) -> list[dict[str, "torch.Tensor"]]:
-    """In order, each part as large as the limit lets it be, and one tensor at least. Tied weights are one tensor, which
-    counts once and stays in one part."""
-    shards: list[dict[str, Any]] = [{}]
-    home: dict[int, dict[str, Any]] = {}  # by tensor
-    size = 0
-    for name, tensor in weights.items():
-        if id(tensor) not in home:
-            if shards[-1] and size + tensor.nbytes > limit:
-                shards.append({})
-                size = 0
-            size += tensor.nbytes
-            home[id(tensor)] = shards[-1]
-        home[id(tensor)][name] = tensor
+def nbytes(weights: "StoredWeights", name: str) -> int:
+    return prod(weights.shapes[name]) * weights.dtype(name).itemsize
+
+
+def split(sizes: dict[str, int], limit: float) -> list[list[str]]:
+    """In order, each part as large as the limit lets it be, and one tensor at least."""
+    shards: list[list[str]] = [[]]
+    used = 0
+    for name, size in sizes.items():
+        if shards[-1] and used + size > limit:
+            shards.append([])
+            used = 0
+        used += size
+        shards[-1].append(name)
     return shards
 
 
-def save(weights: dict[str, "torch.Tensor"], path: Path) -> list[str]:
-    """Tensors may be views of larger ones: a file has them alone. Tied weights are one tensor in it: torch's format has it
-    by each name; safetensors by the first, and the other names in its metadata, as its own save_model writes them.
-    Returns the names that can be read from it."""
-    first: dict[int, str] = {}
-    for name, tensor in weights.items():
-        first.setdefault(id(tensor), name)
-    copies = {name: weights[name].clone() for name in first.values()}
-    tied = {name: first[id(tensor)] for name, tensor in weights.items()}
+def save(weights: "StoredWeights", names: list[str], path: Path) -> list[str]:
+    """Tied weights are one tensor in a file: torch's format has it by each name; safetensors by the first, and the other names in
+    its metadata, as its own save_model writes them. Returns the names that can be read from it."""
+    tensors = {name: weights.read(name) for name in names}
+    tied = {alias: name for alias, name in weights.tied.items() if name in tensors}
     if path.suffix == ".safetensors":
         from safetensors.torch import save_file
 
-        others = {name: other for name, other in tied.items() if name != other}
-        save_file(copies, path, metadata={"format": "pt", **others})
-        return list(copies)
+        save_file(tensors, path, metadata={"format": "pt", **tied})
+        return names
     import torch
 
-    torch.save({name: copies[other] for name, other in tied.items()}, path)
-    return list(tied)
+    torch.save(tensors | {alias: tensors[name] for alias, name in tied.items()}, path)
+    return [*names, *tied]
 
 
 def bytes_in(size: str | int | None) -> float:
@@ -135,9 +134,10 @@ def get_optim_files(checkpoint_dir: Folder) -> list[str]:
 
 
 def get_model_state_file(checkpoint_dir: Folder, zero_stage: int) -> str:
-    from ..checkpoint.deepspeed_files import model_state_files
+    """Rank 0's; the name says itself whether other ranks have one."""
+    from ..checkpoint.deepspeed_files import files
 
-    return str(model_state_files(Path(checkpoint_dir), int(zero_stage))[0])
+    return str(files(Path(checkpoint_dir), "_model_states.pt")[0])
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -1,0 +1,115 @@
+// What lies in a checkpoint of ours, and any range of it.
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "python/bindings/checkpoint_files.h"
+#include "zeroshard/base/check.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/checkpoint/checkpoint_folder.h"
+#include "zeroshard/checkpoint/state_files.h"
+
+namespace zeroshard::python {
+
+CheckpointReader::CheckpointReader(const std::string& folder, const std::string& tag)
+    : files_(StateFiles::open_checkpoint(folder, tag)), reader_(files_.reader()) {
+  reader_.check_files();
+}
+
+const StoredState& CheckpointReader::state(const std::string& name,
+                                           const std::string& state) const {
+  const StoredTensor* const tensor = files_.find(name);
+  if (tensor != nullptr) {
+    const auto found = tensor->states.find(state);
+    if (found != tensor->states.end()) return found->second;
+  }
+  throw ConfigError(
+      {.what = "the checkpoint has no such state",
+       .value = fmt::format("{} of {}, in {}", state, name, files_.folder().string())});
+}
+
+namespace {
+
+py::dict described(const StoredTensor& tensor) {
+  py::dict states;
+  for (const auto& [name, state] : tensor.states)
+    states[py::str(name)] = std::string(state.dtype.name());
+  py::dict all;
+  all["name"] = tensor.name;
+  all["kind"] = std::string(name_of(tensor.kind));
+  all["dtype"] = std::string(tensor.dtype.name());
+  all["shape"] = py::tuple(py::cast(tensor.shape));
+  all["updates"] = tensor.updates;
+  all["scalars"] = tensor.scalars;
+  all["states"] = states;
+  return all;
+}
+
+py::list tensors(const CheckpointReader& reader) {
+  py::list all;
+  for (const StoredTensor& tensor : reader.files().manifest().tensors)
+    all.append(described(tensor));
+  return all;
+}
+
+py::dict run_numbers(const CheckpointReader& reader) {
+  py::dict all;
+  for (const auto& [name, number] : reader.files().manifest().run.all()) {
+    all[py::str(name)] = std::visit([](auto value) { return py::object(py::cast(value)); }, number);
+  }
+  return all;
+}
+
+// As many elements of a state, from `begin` on, as a flat tensor of its dtype in host memory has.
+void read_into(CheckpointReader& reader, const std::string& name, const std::string& state,
+               std::int64_t begin, const at::Tensor& into) {
+  const StoredState& stored = reader.state(name, state);
+  const auto width = static_cast<std::int64_t>(stored.dtype.bytes());
+  ZS_CHECK(into.is_cpu() && into.is_contiguous() && into.element_size() == width,
+           "no memory for elements of this dtype");
+  auto* const to = static_cast<std::byte*>(into.data_ptr());
+  const Span wanted(begin, begin + into.numel());
+  const py::gil_scoped_release others_run;
+  reader.reader().read({{&stored, wanted}}, [&](std::size_t, const Span& elements, auto part) {
+    std::memcpy(to + (elements.begin() - begin) * width, part.data(), part.size());
+  });
+}
+
+std::optional<py::bytes> blob(CheckpointReader& reader, const std::string& name,
+                              std::optional<int> rank) {
+  const std::optional<std::string> bytes = reader.reader().read_blob(name, rank);
+  if (!bytes) return std::nullopt;
+  return py::bytes(*bytes);
+}
+
+}  // namespace
+
+void bind_checkpoint_reader(py::module_& module) {
+  const auto manifest = [](auto member) {
+    return [member](const CheckpointReader& reader) { return reader.files().manifest().*member; };
+  };
+  py::class_<CheckpointReader>(module, "CheckpointReader")
+      .def(py::init<const std::string&, const std::string&>(), py::arg("folder"),
+           py::arg("tag") = "")
+      .def_property_readonly(
+          "folder", [](const CheckpointReader& reader) { return reader.files().folder().string(); })
+      .def_property_readonly("ranks", manifest(&Manifest::ranks))
+      .def_property_readonly("aliases", manifest(&Manifest::aliases))
+      .def_property_readonly("documents", manifest(&Manifest::documents))
+      .def_property_readonly("written_by", manifest(&Manifest::written_by))
+      .def_property_readonly("run", &run_numbers)
+      .def("tensors", &tensors)
+      .def("read_into", &read_into, py::arg("name"), py::arg("state"), py::arg("begin"),
+           py::arg("into"))
+      .def("blob", &blob, py::arg("name"), py::arg("rank") = std::nullopt);
+  module.def("is_checkpoint", [](const std::string& folder) { return is_checkpoint(folder); });
+}
+
+}  // namespace zeroshard::python

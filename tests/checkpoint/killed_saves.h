@@ -1,0 +1,103 @@
+// Ranks that save one checkpoint after another are killed at random instants; whatever they leave,
+// `latest` names a complete checkpoint.
+#pragma once
+
+#include <chrono>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "tests/checkpoint/forked_ranks.h"
+#include "tests/checkpoint/saved_model.h"
+#include "zeroshard/base/log.h"
+#include "zeroshard/checkpoint/checkpoint_folder.h"
+#include "zeroshard/checkpoint/verify.h"
+
+namespace zeroshard {
+
+// Every step's values are others, so that a file of another step would be noticed.
+inline SavedModel model_of_step(std::int64_t step) {
+  SavedModel model = SavedModel::random(3, 12, 30'000);
+  model.seed = static_cast<std::uint64_t>(step);
+  return model;
+}
+
+inline std::int64_t step_of(const std::string& tag) { return std::stoll(tag.substr(4)); }
+
+class KilledSaves {
+ public:
+  explicit KilledSaves(std::uint32_t seed) : random_(seed) {}
+
+  // What is wrong after one more kill, or "".
+  std::string kill_once() {
+    const int ranks = 2 + static_cast<int>(random_() % 3);
+    const std::int64_t first = last_step_ + 1;
+    {
+      ForkedRanks saving(ranks, [&](Communicator& comm) { save_for_ever(comm, first); });
+      std::this_thread::sleep_for(std::chrono::microseconds(random_() % 60'000));
+      // All at once, as by a power cut; or one, and the others notice.
+      const int victim = static_cast<int>(random_() % 6);
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (victim >= ranks || victim == rank) saving.kill(rank);
+      }
+      saving.wait();
+    }
+    return what_is_wrong();
+  }
+
+  // The next save removes what is left, and is complete.
+  std::string save_once() {
+    const std::int64_t step = last_step_ + 1;
+    ForkedRanks saving(2, [&](Communicator& comm) {
+      SaveFolder folder(comm, root_.path(), {.keep = 2});
+      save(folder, {.tag = "step" + std::to_string(step)}, model_of_step(step), comm);
+    });
+    if (!saving.wait()) return "a save after a kill failed";
+    for (const auto& entry : std::filesystem::directory_iterator(root_.path())) {
+      const std::string name = entry.path().filename().string();
+      if (name != "latest" && !is_checkpoint(entry.path())) return "left over: " + name;
+    }
+    const std::string wrong = what_is_wrong();
+    return wrong.empty() && last_step_ != step ? "latest is not the last one" : wrong;
+  }
+
+  int complete() const { return complete_; }  // kills after which a new checkpoint was there
+
+ private:
+  void save_for_ever(Communicator& comm, std::int64_t first) const {
+    SaveFolder folder(comm, root_.path(), {.keep = 2});
+    for (std::int64_t step = first;; ++step) {
+      // Some are saved twice, which replaces one.
+      for (std::int64_t times = step % 3 == 0 ? 2 : 1; times > 0; --times) {
+        save(folder, {.tag = "step" + std::to_string(step)}, model_of_step(step), comm);
+      }
+    }
+  }
+
+  std::string what_is_wrong() {
+    if (!read_pointer(root_.path(), kLatestFile)) return last_step_ == 0 ? "" : "latest is gone";
+    try {
+      for (const std::string& tag : tags_in(root_.path())) {
+        const StateFiles files = StateFiles::open(root_.path(), tag);
+        if (!verify(files).damaged.empty()) return tag + " is damaged";
+        const std::string other = difference(files, model_of_step(step_of(tag)));
+        if (!other.empty()) return tag + " has other values: " + other;
+      }
+      const StateFiles latest = StateFiles::open(root_.path());
+      const std::int64_t step = step_of(latest.folder().filename().string());
+      if (step < last_step_) return "latest has gone back";
+      complete_ += step > last_step_ ? 1 : 0;
+      last_step_ = step;
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  std::mt19937 random_;
+  const TestFolder root_;
+  std::int64_t last_step_ = 0;
+  int complete_ = 0;
+};
+
+}  // namespace zeroshard

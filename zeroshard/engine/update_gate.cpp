@@ -1,0 +1,55 @@
+#include "zeroshard/engine/update_gate.h"
+
+#include "zeroshard/base/check.h"
+
+namespace zeroshard {
+
+void UpdateGate::close(const std::set<std::size_t>& units) {
+  const std::lock_guard lock(mutex_);
+  ZS_CHECK(shut_.empty(), "somebody reads the states already");
+  shut_ = units;
+  waited_ = {};
+  closed_ = !shut_.empty();
+}
+
+void UpdateGate::open(std::size_t unit) {
+  {
+    const std::lock_guard lock(mutex_);
+    shut_.erase(unit);
+    closed_ = !shut_.empty();
+  }
+  opened_.notify_all();
+}
+
+void UpdateGate::open_all() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    shut_.clear();
+    closed_ = false;
+  }
+  opened_.notify_all();
+}
+
+template <typename IsOpen>
+void UpdateGate::wait_until(const IsOpen& is_open) {
+  if (!closed_) return;
+  const auto start = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  opened_.wait(lock, is_open);
+  waited_ += std::chrono::steady_clock::now() - start;
+}
+
+void UpdateGate::wait(std::size_t unit) {
+  wait_until([&] { return !shut_.contains(unit); });
+}
+
+void UpdateGate::wait_for_all() {
+  wait_until([&] { return shut_.empty(); });
+}
+
+std::chrono::nanoseconds UpdateGate::waited() const {
+  const std::lock_guard lock(mutex_);
+  return waited_;
+}
+
+}  // namespace zeroshard
