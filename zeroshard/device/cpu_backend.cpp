@@ -54,6 +54,7 @@ class CpuBackend final : public DeviceBackend {
   std::shared_ptr<void> allocate(int, std::int64_t bytes) override {
     constexpr std::align_val_t kAlignment{256};  // of every buffer, on every device
     const auto size = static_cast<std::size_t>(bytes);
+    if (!cpu_memory_count().has_room_for(bytes)) return nullptr;
     void* data = ::operator new(size, kAlignment, std::nothrow);
     if (data == nullptr) return nullptr;
     prefer_huge_pages(data, size);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 namespace zeroshard {
 
@@ -25,13 +26,18 @@ class MemoryCount {
   MemoryUse use() const { return {now_, peak_}; }
   void forget_peak() { peak_ = now_.load(); }
 
+  // Who takes memory asks first; nobody is stopped here.
+  void set_limit(std::int64_t bytes) { limit_ = bytes; }
+  bool has_room_for(std::int64_t bytes) const { return bytes <= limit_ - now_; }
+
  private:
   std::atomic<std::int64_t> now_ = 0;
   std::atomic<std::int64_t> peak_ = 0;
+  std::atomic<std::int64_t> limit_ = std::numeric_limits<std::int64_t>::max();
 };
 
 // Of the CPU as a device: what its backend has given out, and torch's tensors where they are
-// counted (torch_cpu_memory.h). The host tier is not among it.
+// counted (torch_cpu_memory.h). The host tier is not among it. Beyond the limit both are refused.
 MemoryCount& cpu_memory_count();
 
 }  // namespace zeroshard
