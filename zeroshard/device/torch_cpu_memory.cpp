@@ -17,6 +17,7 @@ namespace {
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 42;
 // Malloc has room for smaller ones among its own.
 constexpr std::int64_t kLeastBytes = 64 << 10;
+constexpr int kLargeForMalloc = 1 << 20;
 
 class KeepingAllocator final : public c10::Allocator {
  public:
@@ -80,6 +81,9 @@ void keep_torch_cpu_memory() {
     // Somebody else's may not take its memory from malloc.
     if (other != c10::GetDefaultCPUAllocator()) return;
     c10::SetCPUAllocator(new KeepingAllocator(*other));  // tensors may outlive everything
+    // What is still large among malloc's does not come again at each step: it goes back at once,
+    // and does not make malloc keep as much from then on.
+    mallopt(M_MMAP_THRESHOLD, kLargeForMalloc);
   });
 }
 

@@ -83,19 +83,19 @@ WriteTarget GradientPlan::flat_target() const {
   return world_size > 1 ? WriteTarget::bucket : WriteTarget::reduced;
 }
 
-// Held gradients are what all roundings on the way to G would leave unchanged.
 WriteTarget GradientPlan::target(DType dtype, Tier tier) const {
   if (tier == Tier::host) {
     const bool keeps = host_unit_keeps_local(stage, world_size, accumulation_steps);
     return world_size > 1 || keeps ? flat_target() : WriteTarget::sent;
   }
-  const auto keeps = [&](DType on_the_way) {
-    return on_the_way == dtype || on_the_way == DType::fp32;
-  };
-  const bool unchanged = keeps(accumulation) && keeps(communication) && reduced == dtype &&
-                         scale_before_sum == 1.0F && scale_after_sum == 1.0F;
-  return world_size == 1 && accumulation_steps == 1 && unchanged ? WriteTarget::held
-                                                                 : flat_target();
+  const bool unscaled = scale_before_sum == 1.0F && scale_after_sum == 1.0F;
+  const bool holds =
+      unscaled && holds_gradients(dtype,
+                                  {.accumulation = accumulation,
+                                   .communication = communication,
+                                   .reduced = reduced},
+                                  world_size, accumulation_steps);
+  return holds ? WriteTarget::held : flat_target();
 }
 
 GradientGroup::GradientGroup(const FlatGroup& group, const GradientPlan& plan,
