@@ -43,7 +43,7 @@ Measured measure(const GptOptions& options, std::int64_t micro_batch, at::Scalar
 }
 
 // Gradients stay, so what a unit's backward has made is there in the next one's.
-Measured expected(const GptOptions& options, const ActivationOptions& with) {
+Measured expected(const GptOptions& options, const ActivationQuery& with) {
   const ModelActivations all = activations_of(options, with);
   std::vector<std::int64_t> gradients;
   for (const UnitShapes& unit : unit_shapes(options)) {

@@ -6,7 +6,7 @@
 namespace zeroshard {
 namespace {
 
-constexpr SizeDevice kGpu{.accelerator = true};
+constexpr ComputeDevice kGpu{.accelerator = true};
 
 TEST(SizeTape, CountsWholeGranulesUntilTheLastHolderLetsGo) {
   SizeTape tape(512);

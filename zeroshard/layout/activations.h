@@ -9,6 +9,39 @@
 
 namespace zeroshard {
 
+// Where a model computes. Operators differ: a GPU has fused ones.
+struct ComputeDevice {
+  bool accelerator = true;
+  // Products of 16-bit tensors are done in fp32, as on CPUs that have no others.
+  bool widens = false;
+
+  bool operator==(const ComputeDevice&) const = default;
+};
+
+// What is asked for.
+struct ActivationQuery {
+  std::int64_t micro_batch = 1;
+  std::int64_t sequence = 0;  // 0: the model's
+  int width = 2;              // bytes of a parameter's element
+  ComputeDevice device = {};
+  // Parameters' gradients stay as autograd made them (holds_gradients() in tier_plan.h).
+  bool holds_gradients = false;
+};
+
+// What a computation costs in time.
+struct Work {
+  double product_flops = 0;  // of matrix products and attention
+  double moved_bytes = 0;    // read and written by everything else
+  double operators = 0;      // each takes a while to begin
+
+  void add(const Work& other) {
+    product_flops += other.product_flops;
+    moved_bytes += other.moved_bytes;
+    operators += other.operators;
+  }
+  bool operator==(const Work&) const = default;
+};
+
 // One use of a unit, for one micro-batch of a rank, in bytes.
 struct UnitActivations {
   std::size_t unit = 0;       // in the model's layout
@@ -19,6 +52,8 @@ struct UnitActivations {
   // A gradient that its backward leaves to the first use of the same parameter: a table that two
   // units share is complete when both are over.
   std::int64_t left = 0;
+  Work forward_work = {};
+  Work backward_work = {};  // what is computed again included
 
   bool operator==(const UnitActivations&) const = default;
 };

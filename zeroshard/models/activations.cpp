@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "zeroshard/models/shapes.h"
+#include "zeroshard/models/size_ops.h"
 
 namespace zeroshard {
 namespace {
@@ -28,23 +28,25 @@ SizeTensor input_of(SizeTape& tape, const UnitRehearsal& unit, int width) {
 }
 
 // The output is the next unit's input, which counts it.
-UnitActivations rehearse_kept(const UnitRehearsal& unit, const ActivationOptions& options) {
-  SizeTape tape(options.device.granule());
+UnitActivations rehearse_kept(const UnitRehearsal& unit, const ActivationQuery& options) {
+  SizeTape tape(granule_of(options.device));
   tape.hold_gradients(options.holds_gradients);
   const SizeOps ops(tape, options.device, options.width);
   UnitActivations result{.left = unit.left};
   SizeTensor out = unit.forward(ops, input_of(tape, unit, options.width));
   result.forward = tape.peak();
+  result.forward_work = tape.take_work();
   out.memory = nullptr;
   result.kept = tape.now();
   tape.forget_peak();
   tape.backward(out, tape.take(out.bytes()));
   result.backward = tape.peak();
+  result.backward_work = tape.take_work();
   return result;
 }
 
-UnitActivations rehearse_checkpointed(const UnitRehearsal& unit, const ActivationOptions& options) {
-  SizeTape tape(options.device.granule());
+UnitActivations rehearse_checkpointed(const UnitRehearsal& unit, const ActivationQuery& options) {
+  SizeTape tape(granule_of(options.device));
   tape.hold_gradients(options.holds_gradients);
   const SizeOps ops(tape, options.device, options.width);
   UnitActivations result{.left = unit.left};
@@ -53,6 +55,7 @@ UnitActivations rehearse_checkpointed(const UnitRehearsal& unit, const Activatio
   tape.set_recording(false);
   SizeTensor out = unit.forward(ops, input);
   result.forward = tape.peak();
+  result.forward_work = tape.take_work();
   out.memory = nullptr;
   result.kept = tape.now();
   tape.set_recording(true);
@@ -62,17 +65,18 @@ UnitActivations rehearse_checkpointed(const UnitRehearsal& unit, const Activatio
   out.memory = nullptr;
   tape.backward(out, gradient);
   result.backward = tape.peak();
+  result.backward_work = tape.take_work();
   return result;
 }
 
-UnitActivations rehearse(const UnitRehearsal& unit, const ActivationOptions& options) {
+UnitActivations rehearse(const UnitRehearsal& unit, const ActivationQuery& options) {
   return unit.checkpointed ? rehearse_checkpointed(unit, options) : rehearse_kept(unit, options);
 }
 
 // The operators of gpt.cpp, block.cpp and attention.cpp, in their order.
 class GptRehearsal {
  public:
-  GptRehearsal(const GptOptions& gpt, const ActivationOptions& options)
+  GptRehearsal(const GptOptions& gpt, const ActivationQuery& options)
       : gpt_(gpt),
         options_(options),
         length_(options.sequence > 0 ? options.sequence : gpt.sequence),
@@ -198,15 +202,15 @@ class GptRehearsal {
   }
 
   const GptOptions& gpt_;
-  const ActivationOptions& options_;
+  const ActivationQuery& options_;
   const std::int64_t length_, rows_;
 };
 
-ModelActivations rehearse(const GptOptions& gpt, const ActivationOptions& options) {
+ModelActivations rehearse(const GptOptions& gpt, const ActivationQuery& options) {
   return GptRehearsal(gpt, options).run();
 }
 
-ModelActivations rehearse(const DenseOptions& dense, const ActivationOptions& options) {
+ModelActivations rehearse(const DenseOptions& dense, const ActivationQuery& options) {
   const std::int64_t rows = options.micro_batch;
   ModelActivations all{.batch = rows * (dense.inputs + dense.outputs) * 4};
   std::int64_t width = dense.inputs;
@@ -229,7 +233,7 @@ ModelActivations rehearse(const DenseOptions& dense, const ActivationOptions& op
 
 }  // namespace
 
-ModelActivations activations_of(const ModelOptions& model, const ActivationOptions& options) {
+ModelActivations activations_of(const ModelOptions& model, const ActivationQuery& options) {
   return std::visit([&](const auto& one) { return rehearse(one, options); }, model);
 }
 

@@ -16,6 +16,13 @@ constexpr std::int64_t kSumBytesOfColumn = 350;
 
 using Gradients = std::vector<Memory>;
 
+// So many reads and writes of so many bytes by one operator.
+Work passes(std::int64_t bytes, double count) {
+  return {.moved_bytes = static_cast<double>(bytes) * count, .operators = 1};
+}
+
+Work product(double flops) { return {.product_flops = flops, .operators = 1}; }
+
 Memory gradient_of(SizeTape& tape, const SizeTensor& x) {
   return x.needs_gradient() ? tape.take(x.bytes()) : nullptr;
 }
@@ -26,6 +33,8 @@ SizeTensor SizeOps::linear(const SizeTensor& x, const Matrix& matrix) const {
   if (device_.widens && width_ < kFp32) return widened_linear(x, matrix);
   const std::int64_t rows = x.numel / matrix.inputs;
   const bool trains = trains_ && matrix.trains;
+  const Work once = forward_work(x, matrix);
+  tape_.work(once);
   SizeTensor kept = x;
   if (!trains) kept.memory = nullptr;  // for the weight's gradient alone
   const std::int64_t packing = packing_bytes(matrix);
@@ -39,7 +48,20 @@ SizeTensor SizeOps::linear(const SizeTensor& x, const Matrix& matrix) const {
         const Memory packed = tape.take(packing);
         if (trains && matrix.bias) tape.parameter_gradient(matrix.outputs * width);
         return Gradients{of_x};
-      });
+      },
+      backward_work(x, trains, once));
+}
+
+Work SizeOps::forward_work(const SizeTensor& x, const Matrix& matrix) {
+  return product(2.0 * static_cast<double>(x.numel) * static_cast<double>(matrix.outputs));
+}
+
+// A product for each gradient that is wanted.
+Work SizeOps::backward_work(const SizeTensor& x, bool trains, const Work& once) {
+  Work work;
+  if (x.needs_gradient()) work.add(once);
+  if (trains) work.add(once);
+  return work;
 }
 
 std::int64_t SizeOps::packing_bytes(const Matrix& matrix) const {
@@ -50,13 +72,15 @@ std::int64_t SizeOps::packing_bytes(const Matrix& matrix) const {
 }
 
 SizeTensor SizeOps::known_linear(const SizeTensor& x, const Matrix& matrix) const {
-  return tape_.record({.numel = x.numel / matrix.inputs * matrix.outputs, .width = width_}, {x},
-                      trains_, [x, matrix, width = width_](SizeTape& tape, const Memory&) {
-                        Memory of_x = gradient_of(tape, x);
-                        tape.parameter_gradient(matrix.inputs * matrix.outputs * width);
-                        if (matrix.bias) tape.parameter_gradient(matrix.outputs * width);
-                        return Gradients{of_x};
-                      });
+  return tape_.record(
+      {.numel = x.numel / matrix.inputs * matrix.outputs, .width = width_}, {x}, trains_,
+      [x, matrix, width = width_](SizeTape& tape, const Memory&) {
+        Memory of_x = gradient_of(tape, x);
+        tape.parameter_gradient(matrix.inputs * matrix.outputs * width);
+        if (matrix.bias) tape.parameter_gradient(matrix.outputs * width);
+        return Gradients{of_x};
+      },
+      backward_work(x, trains_, forward_work(x, matrix)));
 }
 
 SizeTensor SizeOps::widened_linear(const SizeTensor& x, const Matrix& matrix) const {
@@ -69,6 +93,11 @@ SizeTensor SizeOps::widened_linear(const SizeTensor& x, const Matrix& matrix) co
     out = tape_.make(rows * matrix.outputs, width_);
   }
   const bool trains = trains_ && matrix.trains;
+  const Work once = forward_work(x, matrix);
+  tape_.work(once);
+  tape_.work(passes(x.numel + weights + out.numel, kFp32 + width_));
+  Work backward = backward_work(x, trains, once);
+  backward.add(passes(2 * (x.numel + weights + out.numel), kFp32 + width_));
   return tape_.record(
       std::move(out), {x}, trains,
       [x, matrix, trains, rows, weights, width = width_](SizeTape& tape, const Memory&) {
@@ -85,18 +114,22 @@ SizeTensor SizeOps::widened_linear(const SizeTensor& x, const Matrix& matrix) co
           if (matrix.bias) tape.parameter_gradient(matrix.outputs * width);
         }
         return Gradients{of_x};
-      });
+      },
+      backward);
 }
 
 SizeTensor SizeOps::layer_norm(const SizeTensor& x, std::int64_t width) const {
   const std::int64_t rows = x.numel / width;
   const SizeTensor statistics = tape_.make(2 * rows, kFp32);
-  return tape_.record(tape_.make(x.numel, x.width), {x}, trains_,
-                      [x, statistics, width, trains = trains_](SizeTape& tape, const Memory&) {
-                        Memory of_x = gradient_of(tape, x);
-                        if (trains) tape.parameter_gradient(2 * width * x.width);
-                        return Gradients{of_x};
-                      });
+  tape_.work(passes(x.bytes(), 2));
+  return tape_.record(
+      tape_.make(x.numel, x.width), {x}, trains_,
+      [x, statistics, width, trains = trains_](SizeTape& tape, const Memory&) {
+        Memory of_x = gradient_of(tape, x);
+        if (trains) tape.parameter_gradient(2 * width * x.width);
+        return Gradients{of_x};
+      },
+      passes(x.bytes(), 5));
 }
 
 // On the CPU torch puts it together of simple operators, in fp32.
@@ -104,12 +137,15 @@ SizeTensor SizeOps::rms_norm(const SizeTensor& x, std::int64_t width) const {
   const std::int64_t rows = x.numel / width;
   if (device_.accelerator) {
     const SizeTensor statistics = tape_.make(rows, kFp32);
-    return tape_.record(tape_.make(x.numel, x.width), {x}, trains_,
-                        [x, statistics, width, trains = trains_](SizeTape& tape, const Memory&) {
-                          Memory of_x = gradient_of(tape, x);
-                          if (trains) tape.parameter_gradient(width * x.width);
-                          return Gradients{of_x};
-                        });
+    tape_.work(passes(x.bytes(), 2));
+    return tape_.record(
+        tape_.make(x.numel, x.width), {x}, trains_,
+        [x, statistics, width, trains = trains_](SizeTape& tape, const Memory&) {
+          Memory of_x = gradient_of(tape, x);
+          if (trains) tape.parameter_gradient(width * x.width);
+          return Gradients{of_x};
+        },
+        passes(x.bytes(), 5));
   }
   const SizeTensor wide = to(x, kFp32);
   const SizeTensor normal = mul(wide, square_mean(wide, rows));
@@ -127,20 +163,25 @@ SizeTensor SizeOps::rms_norm(const SizeTensor& x, std::int64_t width) const {
 // 1 / sqrt(mean(x^2)), a number for each row.
 SizeTensor SizeOps::square_mean(const SizeTensor& x, std::int64_t rows) const {
   const Memory squares = tape_.take(x.bytes());
-  return tape_.record(tape_.make(2 * rows, x.width), {x}, false,
-                      [x](SizeTape& tape, const Memory&) {
-                        const Memory of_squares = tape.take(x.bytes());  // a row's, over all of it
-                        const Memory powers = tape.take(x.bytes()), doubled = tape.take(x.bytes());
-                        return Gradients{tape.take(x.bytes())};
-                      });
+  tape_.work(passes(x.bytes(), 3));
+  return tape_.record(
+      tape_.make(2 * rows, x.width), {x}, false,
+      [x](SizeTape& tape, const Memory&) {
+        const Memory of_squares = tape.take(x.bytes());  // a row's, over all of it
+        const Memory powers = tape.take(x.bytes()), doubled = tape.take(x.bytes());
+        return Gradients{tape.take(x.bytes())};
+      },
+      passes(x.bytes(), 8));
 }
 
 SizeTensor SizeOps::unary(const SizeTensor& x, bool saves_output) const {
   const SizeTensor out = tape_.make(x.numel, x.width);
   const SizeTensor saved = saves_output ? out : x;
-  return tape_.record(out, {x}, false, [saved](SizeTape& tape, const Memory&) {
-    return Gradients{tape.take(saved.bytes())};
-  });
+  tape_.work(passes(x.bytes(), 2));
+  return tape_.record(
+      out, {x}, false,
+      [saved](SizeTape& tape, const Memory&) { return Gradients{tape.take(saved.bytes())}; },
+      passes(x.bytes(), 3));
 }
 
 SizeTensor SizeOps::gelu(const SizeTensor& x) const { return unary(x, false); }
@@ -148,29 +189,38 @@ SizeTensor SizeOps::relu(const SizeTensor& x) const { return unary(x, true); }
 
 SizeTensor SizeOps::swiglu(const SizeTensor& gate, const SizeTensor& up) const {
   if (!device_.accelerator || gate.width == kFp32) return mul(unary(gate, false), up);
-  return tape_.record(tape_.make(gate.numel, gate.width), {gate, up}, false,
-                      [gate, up](SizeTape& tape, const Memory&) {
-                        Memory of_gate = tape.take(gate.bytes());
-                        return Gradients{std::move(of_gate), tape.take(up.bytes())};
-                      });
+  tape_.work(passes(gate.bytes(), 3));
+  return tape_.record(
+      tape_.make(gate.numel, gate.width), {gate, up}, false,
+      [gate, up](SizeTape& tape, const Memory&) {
+        Memory of_gate = tape.take(gate.bytes());
+        return Gradients{std::move(of_gate), tape.take(up.bytes())};
+      },
+      passes(gate.bytes(), 5));
 }
 
 SizeTensor SizeOps::add(const SizeTensor& a, const SizeTensor& b) const {
-  return tape_.record(tape_.make(a.numel, a.width), {a, b}, false,
-                      [](SizeTape&, const Memory& gradient) {
-                        return Gradients{gradient, gradient};
-                      });
+  tape_.work(passes(a.bytes(), 3));
+  return tape_.record(
+      tape_.make(a.numel, a.width), {a, b}, false,
+      [](SizeTape&, const Memory& gradient) {
+        return Gradients{gradient, gradient};
+      },
+      passes(a.bytes(), 3));  // where the two meet again they are added
 }
 
 // `b` may be as small as a number for each row of `a`: its gradient is added up from a whole one.
 SizeTensor SizeOps::mul(const SizeTensor& a, const SizeTensor& b) const {
-  return tape_.record(tape_.make(a.numel, a.width), {a, b}, false,
-                      [a, b](SizeTape& tape, const Memory&) {
-                        Memory of_a = gradient_of(tape, a);
-                        Memory of_b = b.needs_gradient() ? tape.take(a.bytes()) : nullptr;
-                        if (of_b != nullptr && b.numel < a.numel) of_b = tape.take(b.bytes());
-                        return Gradients{std::move(of_a), std::move(of_b)};
-                      });
+  tape_.work(passes(a.bytes(), 3));
+  return tape_.record(
+      tape_.make(a.numel, a.width), {a, b}, false,
+      [a, b](SizeTape& tape, const Memory&) {
+        Memory of_a = gradient_of(tape, a);
+        Memory of_b = b.needs_gradient() ? tape.take(a.bytes()) : nullptr;
+        if (of_b != nullptr && b.numel < a.numel) of_b = tape.take(b.bytes());
+        return Gradients{std::move(of_a), std::move(of_b)};
+      },
+      passes(a.bytes(), 6));
 }
 
 SizeTensor SizeOps::to(const SizeTensor& x, int width) const {
@@ -195,7 +245,8 @@ std::vector<SizeTensor> SizeOps::split(const SizeTensor& x,
           Memory whole = tape.take(bytes);
           collected->clear();
           return Gradients{std::move(whole)};
-        }));
+        },
+        is_last_to_run ? passes(x.bytes(), 2) : Work{}));
   }
   return views;
 }
@@ -209,6 +260,7 @@ SizeTensor SizeOps::narrow(const SizeTensor& x, std::int64_t numel) const {
 SizeTensor SizeOps::cat(const std::vector<SizeTensor>& parts) const {
   std::int64_t numel = 0;
   for (const SizeTensor& part : parts) numel += part.numel;
+  tape_.work(passes(numel * parts.front().width, 2));
   return tape_.record(tape_.make(numel, parts.front().width), parts, false,
                       [count = parts.size()](SizeTape&, const Memory& gradient) {
                         return Gradients(count, gradient);  // views of it
@@ -219,15 +271,19 @@ SizeTensor SizeOps::embedding(std::int64_t rows, std::int64_t width,
                               std::int64_t table_rows) const {
   // A GPU sorts the row numbers.
   const std::int64_t sorting = device_.accelerator ? 5 * rows * kInt64 : 0;
-  return tape_.record(tape_.make(rows * width, width_), {}, trains_,
-                      [=, own = width_](SizeTape& tape, const Memory&) {
-                        const Memory sorted = tape.take(sorting);
-                        tape.parameter_gradient(table_rows * width * own);
-                        return Gradients{};
-                      });
+  tape_.work(passes(rows * width * width_, 2));
+  return tape_.record(
+      tape_.make(rows * width, width_), {}, trains_,
+      [=, own = width_](SizeTape& tape, const Memory&) {
+        const Memory sorted = tape.take(sorting);
+        tape.parameter_gradient(table_rows * width * own);
+        return Gradients{};
+      },
+      passes((table_rows + 3 * rows) * width * width_, 1));
 }
 
 SizeTensor SizeOps::add_positions(const SizeTensor& x, const Positions& positions) const {
+  tape_.work(passes(x.bytes(), 2));
   return tape_.record(
       tape_.make(x.numel, x.width), {x}, trains_,
       [positions, trains = trains_, width = width_](SizeTape& tape, const Memory& gradient) {
@@ -236,7 +292,8 @@ SizeTensor SizeOps::add_positions(const SizeTensor& x, const Positions& position
           tape.parameter_gradient(positions.table_rows * positions.width * width);
         }
         return Gradients{gradient};
-      });
+      },
+      passes(x.bytes(), 1));
 }
 
 SizeTensor SizeOps::rotate(const SizeTensor& x) const {
@@ -279,6 +336,11 @@ SizeTensor SizeOps::attention(const SizeTensor& queries, const SizeTensor& keys,
   const SizeTensor sums = tape_.make(shape.batch * shape.heads * shape.length, kFp32);
   const SizeTensor out = tape_.make(queries.numel, queries.width);
   { const Memory meanwhile = tape_.take(attention_forward_bytes(shape)); }
+  // Half of all pairs of positions, in two products; backward has five.
+  const double pairs = 0.5 * static_cast<double>(shape.batch * shape.heads) *
+                       static_cast<double>(shape.length) * static_cast<double>(shape.length);
+  const double flops = pairs * 2 * static_cast<double>(shape.width);
+  tape_.work(product(2 * flops));
   return tape_.record(
       out, {queries, keys, values}, false,
       [=, bytes = attention_backward_bytes(shape)](SizeTape& tape, const Memory&) {
@@ -286,7 +348,8 @@ SizeTensor SizeOps::attention(const SizeTensor& queries, const SizeTensor& keys,
         const Memory meanwhile = tape.take(bytes);
         Memory of_queries = tape.take(queries.bytes()), of_keys = tape.take(keys.bytes());
         return Gradients{std::move(of_queries), std::move(of_keys), tape.take(values.bytes())};
-      });
+      },
+      product(5 * flops));
 }
 
 SizeTensor SizeOps::consuming_cross_entropy(const SizeTensor& logits, std::int64_t rows) const {
@@ -298,10 +361,13 @@ SizeTensor SizeOps::consuming_cross_entropy(const SizeTensor& logits, std::int64
   const std::int64_t at_once =
       std::min(logits.numel, std::max(piece / vocabulary, std::int64_t{1}) * vocabulary);
   { const Memory meanwhile = tape_.take(fused ? rows * kFp32 : at_once * kFp32); }
-  return tape_.record(tape_.make(1, kFp32), {logits}, false,
-                      [logits, small](SizeTape&, const Memory&) {
-                        return Gradients{logits.memory};  // turned into their gradient
-                      });
+  tape_.work(passes(logits.bytes(), fused ? 3 : 6));
+  return tape_.record(
+      tape_.make(1, kFp32), {logits}, false,
+      [logits, small](SizeTape&, const Memory&) {
+        return Gradients{logits.memory};  // turned into their gradient
+      },
+      passes(logits.bytes(), 2));
 }
 
 }  // namespace zeroshard

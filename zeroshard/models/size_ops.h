@@ -5,28 +5,24 @@
 #include <cstdint>
 #include <vector>
 
+#include "zeroshard/layout/activations.h"
 #include "zeroshard/models/size_tape.h"
 
 namespace zeroshard {
 
-// Where a model computes. Operators differ: a GPU has fused ones.
-struct SizeDevice {
-  bool accelerator = true;
-  // Products of 16-bit tensors are done in fp32, as on CPUs that have no others (widened.h).
-  bool widens = false;
-
-  // What an allocator rounds to.
-  std::int64_t granule() const { return accelerator ? 512 : 64; }
-};
+// What an allocator rounds to.
+constexpr std::int64_t granule_of(const ComputeDevice& device) {
+  return device.accelerator ? 512 : 64;
+}
 
 class SizeOps {
  public:
   // `width`: bytes of a parameter's element. `trains`: parameters have gradients.
-  SizeOps(SizeTape& tape, const SizeDevice& device, int width, bool trains = true)
+  SizeOps(SizeTape& tape, const ComputeDevice& device, int width, bool trains = true)
       : tape_(tape), device_(device), width_(width), trains_(trains) {}
 
   SizeTape& tape() const { return tape_; }
-  const SizeDevice& device() const { return device_; }
+  const ComputeDevice& device() const { return device_; }
   int width() const { return width_; }
 
   struct Matrix {
@@ -77,6 +73,8 @@ class SizeOps {
   SizeTensor consuming_cross_entropy(const SizeTensor& logits, std::int64_t rows) const;
 
  private:
+  static Work forward_work(const SizeTensor& x, const Matrix& matrix);
+  static Work backward_work(const SizeTensor& x, bool trains, const Work& once);
   SizeTensor widened_linear(const SizeTensor& x, const Matrix& matrix) const;
   std::int64_t packing_bytes(const Matrix& matrix) const;
   SizeTensor unary(const SizeTensor& x, bool saves_output) const;
@@ -85,7 +83,7 @@ class SizeOps {
   std::int64_t attention_backward_bytes(const Heads& shape) const;
 
   SizeTape& tape_;
-  const SizeDevice device_;
+  const ComputeDevice device_;
   const int width_;
   const bool trains_;
 };

@@ -24,13 +24,13 @@ SizeTensor SizeTape::input(std::int64_t numel, int width) {
 }
 
 SizeTensor SizeTape::record(SizeTensor output, const std::vector<SizeTensor>& inputs, bool trains,
-                            Backward backward) {
+                            Backward backward, const Work& work) {
   const bool flows = trains || std::ranges::any_of(inputs, &SizeTensor::needs_gradient);
   output.value = -1;
   if (!recording_ || !flows) return output;
   gradients_.emplace_back();
   output.value = static_cast<int>(gradients_.size()) - 1;
-  Node node{.inputs = {}, .output = output.value, .backward = std::move(backward)};
+  Node node{.inputs = {}, .output = output.value, .backward = std::move(backward), .work = work};
   for (const SizeTensor& input : inputs) node.inputs.push_back(input.value);
   nodes_.push_back(std::move(node));
   return output;
@@ -46,6 +46,7 @@ void SizeTape::run(Node& node) {
   Memory gradient = std::exchange(gradients_[static_cast<std::size_t>(node.output)], nullptr);
   if (gradient == nullptr) return;  // nobody has used the output
   std::vector<Memory> made = node.backward(*this, gradient);
+  work_.add(node.work);
   gradient = nullptr;
   node.backward = nullptr;
   for (std::size_t i = 0; i < made.size() && i < node.inputs.size(); ++i) {

@@ -15,7 +15,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
+
+#include "zeroshard/layout/activations.h"
 
 namespace zeroshard {
 
@@ -57,9 +60,9 @@ class SizeTape {
   // the output's gradient returns just that; one that needs none may return null.
   using Backward = std::function<std::vector<Memory>(SizeTape&, const Memory& gradient)>;
   // Nothing is recorded, and `backward` with all it holds is dropped, where no gradient can flow:
-  // no input needs one and `trains`, for the parameters in between, is false.
+  // no input needs one and `trains`, for the parameters in between, is false. `work`: backward's.
   SizeTensor record(SizeTensor output, const std::vector<SizeTensor>& inputs, bool trains,
-                    Backward backward);
+                    Backward backward, const Work& work = {});
   // For the backward that is under way: a parameter's gradient, which is taken from autograd when
   // the node has run.
   void parameter_gradient(std::int64_t bytes) { fresh_.push_back(take(bytes)); }
@@ -71,6 +74,10 @@ class SizeTape {
   // Parameters' gradients stay, as they do where the engine takes them as they are.
   void hold_gradients(bool on) { holds_ = on; }
 
+  // What is computed, in either direction.
+  void work(const Work& done) { work_.add(done); }
+  Work take_work() { return std::exchange(work_, {}); }
+
   std::int64_t now() const { return *now_; }
   std::int64_t peak() const { return peak_; }
   void forget_peak() { peak_ = *now_; }
@@ -80,6 +87,7 @@ class SizeTape {
     std::vector<int> inputs;
     int output;
     Backward backward;
+    Work work;
   };
 
   void run(Node& node);
@@ -88,6 +96,7 @@ class SizeTape {
   const std::int64_t granule_;
   const std::shared_ptr<std::int64_t> now_ = std::make_shared<std::int64_t>(0);
   std::int64_t peak_ = 0;
+  Work work_;
   bool recording_ = true;
   bool holds_ = false;
   std::vector<Node> nodes_;
