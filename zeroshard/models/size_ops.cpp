@@ -300,13 +300,18 @@ SizeTensor SizeOps::rotate(const SizeTensor& x) const {
   const SizeTensor left = narrow(x, x.numel / 2), right = narrow(x, x.numel / 2);
   const auto turned = [&](const SizeTensor& one, const SizeTensor& other) {
     const std::int64_t bytes = one.bytes();
+    tape_.work(passes(bytes, 2));
     const SizeTensor scaled = tape_.record(
         tape_.make(one.numel, one.width), {one}, false,
-        [bytes](SizeTape& tape, const Memory&) { return Gradients{tape.take(bytes)}; });
-    return tape_.record(tape_.make(one.numel, one.width), {scaled, other}, false,
-                        [bytes](SizeTape& tape, const Memory& gradient) {
-                          return Gradients{gradient, tape.take(bytes)};
-                        });
+        [bytes](SizeTape& tape, const Memory&) { return Gradients{tape.take(bytes)}; },
+        passes(bytes, 2));
+    tape_.work(passes(bytes, 3));
+    return tape_.record(
+        tape_.make(one.numel, one.width), {scaled, other}, false,
+        [bytes](SizeTape& tape, const Memory& gradient) {
+          return Gradients{gradient, tape.take(bytes)};
+        },
+        passes(bytes, 2));
   };
   const SizeTensor first = turned(left, right);
   const SizeTensor second = turned(right, left);

@@ -115,8 +115,8 @@ class Timeline {
   void note(MemoryTable now, const UnitActivations& use, std::int64_t meanwhile,
             MemoryTable& worst) const {
     const std::int64_t logits = std::min(use.logits, meanwhile);
-    const std::int64_t kept = std::min(std::max<std::int64_t>(use.kept - logits, 0),
-                                       meanwhile - logits);
+    const std::int64_t kept =
+        std::min(std::max<std::int64_t>(use.kept - logits, 0), meanwhile - logits);
     now.add(Line::activations, Tier::device, kept_ + kept);
     now.add(Line::logits, Tier::device, logits);
     now.add(Line::working, Tier::device, meanwhile - logits - kept);
@@ -188,8 +188,8 @@ std::int64_t MemoryTable::engine_total(Tier tier) const {
 }
 
 StepPhase MemoryPlan::worst(Tier tier) const {
-  return *std::ranges::max_element(
-      kStepPhases, {}, [&](StepPhase phase) { return at(phase).total(tier); });
+  return *std::ranges::max_element(kStepPhases, {},
+                                   [&](StepPhase phase) { return at(phase).total(tier); });
 }
 
 MemoryPlan plan_memory(const ModelLayout& model, const FootprintOptions& options,
@@ -200,8 +200,7 @@ MemoryPlan plan_memory(const ModelLayout& model, const FootprintOptions& options
                                       .passing = passing_gradients(model, tiers),
                                       .most_passing = tiers.passing_gradient_bytes};
   static const ModelActivations kNone;
-  const ModelActivations& activations =
-      beside.activations == nullptr ? kNone : *beside.activations;
+  const ModelActivations& activations = beside.activations == nullptr ? kNone : *beside.activations;
 
   MemoryTable step = engine_table(plan.engine);
   step.add(Line::gradients, Tier::device, -tiers.passing_gradient_bytes);

@@ -1,5 +1,5 @@
-// All memory of a rank, what the engine does not own included: by line, by tier, and by the phase of
-// a step, each at its worst moment.
+// All memory of a rank, what the engine does not own included: by line, by tier, and by the phase
+// of a step, each at its worst moment.
 //
 //   MemoryPlan plan = plan_memory(model, options, {.activations = &activations});
 //   plan.peak(Tier::device);                        // over all phases
@@ -32,10 +32,10 @@ enum class Line {
   library,      // code, contexts and scratch memory of libraries
 };
 
-inline constexpr std::array<Line, 11> kLines{
-    Line::parameters, Line::gradients, Line::master,      Line::moments, Line::gather_pool,
-    Line::buckets,    Line::staging,   Line::activations, Line::logits,  Line::working,
-    Line::library};
+inline constexpr std::array<Line, 11> kLines{Line::parameters, Line::gradients,   Line::master,
+                                             Line::moments,    Line::gather_pool, Line::buckets,
+                                             Line::staging,    Line::activations, Line::logits,
+                                             Line::working,    Line::library};
 
 std::string_view name_of(Line line);
 // Whether the engine's ledger counts it: planned to the byte, where the others are estimates.
@@ -56,8 +56,8 @@ class MemoryTable {
 };
 
 enum class StepPhase { rest, forward, backward, step };
-inline constexpr std::array<StepPhase, 4> kStepPhases{StepPhase::rest, StepPhase::forward, StepPhase::backward,
-                                              StepPhase::step};
+inline constexpr std::array<StepPhase, 4> kStepPhases{StepPhase::rest, StepPhase::forward,
+                                                      StepPhase::backward, StepPhase::step};
 std::string_view name_of(StepPhase phase);
 
 // What a process holds beside states and activations.

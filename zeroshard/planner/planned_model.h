@@ -1,0 +1,42 @@
+// A model as a plan sees it: what is laid out, and what its computation takes. The kinds of models
+// are elsewhere: shapes are known to models/, of others only the size is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "zeroshard/layout/activations.h"
+#include "zeroshard/layout/unit_layout.h"
+
+namespace zeroshard {
+
+class PlannedModel {
+ public:
+  virtual ~PlannedModel() = default;
+  PlannedModel() = default;
+  PlannedModel(const PlannedModel&) = delete;
+  PlannedModel& operator=(const PlannedModel&) = delete;
+
+  // "llama, 8.03 B parameters: 32 layers, hidden 4096, ..."
+  virtual std::string description() const = 0;
+  virtual std::int64_t parameters() const = 0;
+  virtual ModelLayout layout(DType dtype, int ranks) const = 0;
+  // Nothing where the shapes are not known.
+  virtual std::optional<ModelActivations> activations(const ActivationQuery& query) const = 0;
+  // Tokens of a sample; 0 where it has none.
+  virtual std::int64_t sequence() const = 0;
+
+  // What makes it larger and smaller: layers, or parameters where only they are known.
+  virtual std::int64_t size() const = 0;
+  virtual std::unique_ptr<PlannedModel> of_size(std::int64_t size) const = 0;
+  virtual std::int64_t largest_size() const = 0;
+};
+
+// So many parameters in equal units. With a sequence it is taken for a transformer of that many
+// layers, whose width then follows; without one its activations are not known.
+std::unique_ptr<PlannedModel> counted_model(std::int64_t parameters, int units,
+                                            std::int64_t sequence = 0);
+
+}  // namespace zeroshard
