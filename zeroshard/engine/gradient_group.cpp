@@ -90,11 +90,10 @@ WriteTarget GradientPlan::target(DType dtype, Tier tier) const {
   }
   const bool unscaled = scale_before_sum == 1.0F && scale_after_sum == 1.0F;
   const bool holds =
-      unscaled && holds_gradients(dtype,
-                                  {.accumulation = accumulation,
-                                   .communication = communication,
-                                   .reduced = reduced},
-                                  world_size, accumulation_steps);
+      unscaled &&
+      holds_gradients(
+          dtype, {.accumulation = accumulation, .communication = communication, .reduced = reduced},
+          world_size, accumulation_steps);
   return holds ? WriteTarget::held : flat_target();
 }
 
