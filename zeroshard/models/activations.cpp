@@ -4,74 +4,12 @@
 #include <functional>
 #include <utility>
 
-#include "zeroshard/models/size_ops.h"
+#include "zeroshard/models/rehearse_unit.h"
 
 namespace zeroshard {
 namespace {
 
 constexpr int kInt64 = 8;
-
-struct UnitRehearsal {
-  std::int64_t input_numel = 0;
-  // The input is let go where the module does.
-  std::function<SizeTensor(const SizeOps&, SizeTensor input)> forward;
-  bool checkpointed = false;
-  // What a second forward need not compute again (residual.h).
-  std::int64_t kept_beside = 0;
-  std::function<SizeTensor(const SizeOps&, SizeTensor input)> again = {};
-  // A table's gradient that waits for the table's other use.
-  std::int64_t left = 0;
-};
-
-SizeTensor input_of(SizeTape& tape, const UnitRehearsal& unit, int width) {
-  return unit.input_numel == 0 ? SizeTensor{} : tape.input(unit.input_numel, width);
-}
-
-// The output is the next unit's input, which counts it.
-UnitActivations rehearse_kept(const UnitRehearsal& unit, const ActivationQuery& options) {
-  SizeTape tape(granule_of(options.device));
-  tape.hold_gradients(options.holds_gradients);
-  const SizeOps ops(tape, options.device, options.width);
-  UnitActivations result{.left = unit.left};
-  SizeTensor out = unit.forward(ops, input_of(tape, unit, options.width));
-  result.forward = tape.peak();
-  result.forward_work = tape.take_work();
-  out.memory = nullptr;
-  result.kept = tape.now();
-  tape.forget_peak();
-  tape.backward(out, tape.take(out.bytes()));
-  result.backward = tape.peak();
-  result.backward_work = tape.take_work();
-  return result;
-}
-
-UnitActivations rehearse_checkpointed(const UnitRehearsal& unit, const ActivationQuery& options) {
-  SizeTape tape(granule_of(options.device));
-  tape.hold_gradients(options.holds_gradients);
-  const SizeOps ops(tape, options.device, options.width);
-  UnitActivations result{.left = unit.left};
-  const Memory beside = tape.take(unit.kept_beside);
-  SizeTensor input = input_of(tape, unit, options.width);
-  tape.set_recording(false);
-  SizeTensor out = unit.forward(ops, input);
-  result.forward = tape.peak();
-  result.forward_work = tape.take_work();
-  out.memory = nullptr;
-  result.kept = tape.now();
-  tape.set_recording(true);
-  tape.forget_peak();
-  const Memory gradient = tape.take(out.bytes());
-  out = (unit.again ? unit.again : unit.forward)(ops, std::exchange(input, {}));
-  out.memory = nullptr;
-  tape.backward(out, gradient);
-  result.backward = tape.peak();
-  result.backward_work = tape.take_work();
-  return result;
-}
-
-UnitActivations rehearse(const UnitRehearsal& unit, const ActivationQuery& options) {
-  return unit.checkpointed ? rehearse_checkpointed(unit, options) : rehearse_kept(unit, options);
-}
 
 // The operators of gpt.cpp, block.cpp and attention.cpp, in their order.
 class GptRehearsal {

@@ -32,7 +32,7 @@ Memory gradient_of(SizeTape& tape, const SizeTensor& x) {
 SizeTensor SizeOps::linear(const SizeTensor& x, const Matrix& matrix) const {
   if (device_.widens && width_ < kFp32) return widened_linear(x, matrix);
   const std::int64_t rows = x.numel / matrix.inputs;
-  const bool trains = trains_ && matrix.trains;
+  const bool trains = matrix.trains.value_or(trains_);
   const Work once = forward_work(x, matrix);
   tape_.work(once);
   SizeTensor kept = x;
@@ -92,7 +92,7 @@ SizeTensor SizeOps::widened_linear(const SizeTensor& x, const Matrix& matrix) co
     const Memory product = tape_.take(rows * matrix.outputs * kFp32);
     out = tape_.make(rows * matrix.outputs, width_);
   }
-  const bool trains = trains_ && matrix.trains;
+  const bool trains = matrix.trains.value_or(trains_);
   const Work once = forward_work(x, matrix);
   tape_.work(once);
   tape_.work(passes(x.numel + weights + out.numel, kFp32 + width_));
@@ -148,20 +148,11 @@ SizeTensor SizeOps::rms_norm(const SizeTensor& x, std::int64_t width) const {
         passes(x.bytes(), 5));
   }
   const SizeTensor wide = to(x, kFp32);
-  const SizeTensor normal = mul(wide, square_mean(wide, rows));
-  const SizeTensor scaled =
-      tape_.record(tape_.make(x.numel, kFp32), {normal}, trains_,
-                   [normal, width, trains = trains_, own = width_](SizeTape& tape, const Memory&) {
-                     const Memory of_weight = trains ? tape.take(normal.bytes()) : nullptr;
-                     Memory of_normal = gradient_of(tape, normal);
-                     if (trains) tape.parameter_gradient(width * own);
-                     return Gradients{of_normal};
-                   });
-  return to(scaled, x.width);
+  const SizeTensor normal = mul(wide, root_mean_square(wide, rows));
+  return to(times_parameter(normal, width), x.width);
 }
 
-// 1 / sqrt(mean(x^2)), a number for each row.
-SizeTensor SizeOps::square_mean(const SizeTensor& x, std::int64_t rows) const {
+SizeTensor SizeOps::root_mean_square(const SizeTensor& x, std::int64_t rows) const {
   const Memory squares = tape_.take(x.bytes());
   tape_.work(passes(x.bytes(), 3));
   return tape_.record(
@@ -174,21 +165,45 @@ SizeTensor SizeOps::square_mean(const SizeTensor& x, std::int64_t rows) const {
       passes(x.bytes(), 8));
 }
 
-SizeTensor SizeOps::unary(const SizeTensor& x, bool saves_output) const {
-  const SizeTensor out = tape_.make(x.numel, x.width);
-  const SizeTensor saved = saves_output ? out : x;
+SizeTensor SizeOps::unary(const SizeTensor& x, const SizeTensor& saved) const {
   tape_.work(passes(x.bytes(), 2));
   return tape_.record(
-      out, {x}, false,
-      [saved](SizeTape& tape, const Memory&) { return Gradients{tape.take(saved.bytes())}; },
+      tape_.make(x.numel, x.width), {x}, false,
+      [saved, bytes = x.bytes()](SizeTape& tape, const Memory&) {
+        return Gradients{tape.take(bytes)};
+      },
       passes(x.bytes(), 3));
 }
 
-SizeTensor SizeOps::gelu(const SizeTensor& x) const { return unary(x, false); }
-SizeTensor SizeOps::relu(const SizeTensor& x) const { return unary(x, true); }
+SizeTensor SizeOps::keeping_output(const SizeTensor& x) const {
+  const SizeTensor out = tape_.make(x.numel, x.width);
+  tape_.work(passes(x.bytes(), 2));
+  return tape_.record(
+      out, {x}, false,
+      [out](SizeTape& tape, const Memory&) { return Gradients{tape.take(out.bytes())}; },
+      passes(x.bytes(), 3));
+}
+
+// A byte for each element says which ones stay.
+SizeTensor SizeOps::dropout(const SizeTensor& x) const { return unary(x, tape_.make(x.numel, 1)); }
+
+SizeTensor SizeOps::times_parameter(const SizeTensor& x, std::int64_t width) const {
+  const SizeTensor saved = trains_ ? x : SizeTensor{};
+  tape_.work(passes(x.bytes(), 2));
+  return tape_.record(
+      tape_.make(x.numel, x.width), {x}, trains_,
+      [saved, needs = x.needs_gradient(), bytes = x.bytes(), width, trains = trains_, own = width_](
+          SizeTape& tape, const Memory&) {
+        const Memory of_weight = trains ? tape.take(bytes) : nullptr;
+        Memory of_x = needs ? tape.take(bytes) : nullptr;
+        if (trains) tape.parameter_gradient(width * own);
+        return Gradients{of_x};
+      },
+      passes(x.bytes(), 6));
+}
 
 SizeTensor SizeOps::swiglu(const SizeTensor& gate, const SizeTensor& up) const {
-  if (!device_.accelerator || gate.width == kFp32) return mul(unary(gate, false), up);
+  if (!device_.accelerator || gate.width == kFp32) return mul(keeping_input(gate), up);
   tape_.work(passes(gate.bytes(), 3));
   return tape_.record(
       tape_.make(gate.numel, gate.width), {gate, up}, false,
@@ -373,6 +388,17 @@ SizeTensor SizeOps::consuming_cross_entropy(const SizeTensor& logits, std::int64
         return Gradients{logits.memory};  // turned into their gradient
       },
       passes(logits.bytes(), 2));
+}
+
+SizeTensor SizeOps::cross_entropy(const SizeTensor& logits) const {
+  const SizeTensor logarithms = keeping_output(logits);
+  tape_.work(passes(logits.bytes(), 1));
+  return tape_.record(
+      tape_.make(1, kFp32), {logarithms}, false,
+      [bytes = logits.bytes()](SizeTape& tape, const Memory&) {
+        return Gradients{tape.take(bytes)};
+      },
+      passes(logits.bytes(), 1));
 }
 
 }  // namespace zeroshard

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "zeroshard/layout/activations.h"
@@ -29,16 +30,25 @@ class SizeOps {
     std::int64_t inputs = 0;
     std::int64_t outputs = 0;
     bool bias = false;
-    bool trains = true;
+    std::optional<bool> trains = {};  // unset: as all parameters
   };
   SizeTensor linear(const SizeTensor& x, const Matrix& matrix) const;
   // linear() of which the values are known: residual.h.
   SizeTensor known_linear(const SizeTensor& x, const Matrix& matrix) const;
   SizeTensor layer_norm(const SizeTensor& x, std::int64_t width) const;
   SizeTensor rms_norm(const SizeTensor& x, std::int64_t width) const;
-  SizeTensor gelu(const SizeTensor& x) const;
-  SizeTensor relu(const SizeTensor& x) const;
+  SizeTensor gelu(const SizeTensor& x) const { return keeping_input(x); }
+  SizeTensor relu(const SizeTensor& x) const { return keeping_output(x); }
   SizeTensor swiglu(const SizeTensor& gate, const SizeTensor& up) const;
+  // Operators of one input, by what of it their backward needs.
+  SizeTensor keeping_input(const SizeTensor& x) const { return unary(x, x); }     // pow, silu
+  SizeTensor keeping_output(const SizeTensor& x) const;                           // tanh, softmax
+  SizeTensor keeping_nothing(const SizeTensor& x) const { return unary(x, {}); }  // times a number
+  SizeTensor dropout(const SizeTensor& x) const;
+  // 1 / sqrt(mean(x^2)), a number for each of so many rows.
+  SizeTensor root_mean_square(const SizeTensor& x, std::int64_t rows) const;
+  // Each row times a parameter.
+  SizeTensor times_parameter(const SizeTensor& x, std::int64_t width) const;
   SizeTensor add(const SizeTensor& a, const SizeTensor& b) const;
   SizeTensor mul(const SizeTensor& a, const SizeTensor& b) const;
   SizeTensor to(const SizeTensor& x, int width) const;
@@ -71,14 +81,15 @@ class SizeOps {
                        const Heads& shape) const;
   // The loss in the memory of the logits: cross_entropy.h.
   SizeTensor consuming_cross_entropy(const SizeTensor& logits, std::int64_t rows) const;
+  // The loss as torch has it.
+  SizeTensor cross_entropy(const SizeTensor& logits) const;
 
  private:
   static Work forward_work(const SizeTensor& x, const Matrix& matrix);
   static Work backward_work(const SizeTensor& x, bool trains, const Work& once);
   SizeTensor widened_linear(const SizeTensor& x, const Matrix& matrix) const;
   std::int64_t packing_bytes(const Matrix& matrix) const;
-  SizeTensor unary(const SizeTensor& x, bool saves_output) const;
-  SizeTensor square_mean(const SizeTensor& x, std::int64_t rows) const;
+  SizeTensor unary(const SizeTensor& x, const SizeTensor& saved) const;
   std::int64_t attention_forward_bytes(const Heads& shape) const;
   std::int64_t attention_backward_bytes(const Heads& shape) const;
 

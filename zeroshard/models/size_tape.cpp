@@ -37,6 +37,7 @@ SizeTensor SizeTape::record(SizeTensor output, const std::vector<SizeTensor>& in
 }
 
 void SizeTape::backward(SizeTensor output, Memory gradient) {
+  if (!output.needs_gradient()) return;
   add_to(output.value, std::move(gradient));
   output = {};
   for (; !nodes_.empty(); nodes_.pop_back()) run(nodes_.back());

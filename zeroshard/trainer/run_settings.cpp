@@ -153,13 +153,7 @@ RunSettings resolve_run(const TrainOptions& options, const config::ReadResult& r
 }
 
 ModelLayout layout_of(const RunSettings& run, int world_size) {
-  const std::vector<UnitShapes> shapes = unit_shapes(run.model, run.config.precision.model());
-  std::vector<UnitLayout> units;
-  for (const UnitShapes& unit : shapes) {
-    if (!unit.parameters.empty()) units.emplace_back(unit.name, unit.parameters, world_size);
-  }
-  const bool has_root = !shapes.front().parameters.empty();
-  return ModelLayout(std::move(units), has_root ? std::optional<std::size_t>(0) : std::nullopt);
+  return layout_of(run.model, run.config.precision.model(), world_size);
 }
 
 }  // namespace zeroshard
