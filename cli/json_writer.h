@@ -26,6 +26,7 @@ class JsonWriter {
   void field(std::string_view name, const char* value) { field(name, std::string_view(value)); }
   void field(std::string_view name, std::int64_t value) { key(name), writer_.Int64(value); }
   void field(std::string_view name, int value) { field(name, std::int64_t{value}); }
+  void field(std::string_view name, double value) { key(name), writer_.Double(value); }
   void field(std::string_view name, bool value) { key(name), writer_.Bool(value); }
   void list(std::string_view name, const std::vector<std::string>& items) {
     open_list(name);

@@ -49,8 +49,12 @@ std::string verdict(const PlannedVariant& planned, const MemoryLimits& limits) {
   if (planned.budget_shortage) {
     return fmt::format("{}: {}", planned.budget_shortage->what, planned.budget_shortage->value);
   }
-  const bool device = planned.fits(Tier::device, limits), host = planned.fits(Tier::host, limits);
-  const char* const says = device && host ? "fits" : "does not fit";
+  const bool host = planned.fits(Tier::host, limits);
+  const char* const says = planned.fits(limits) ? "fits" : "does not fit";
+  if (limits.both) {
+    return fmt::format("{} of {}, {}", human_bytes(planned.peak_of_both()),
+                       human_bytes(*limits.both), says);
+  }
   if (!host || planned.memory.engine.total(Tier::host) > 0) {
     return fmt::format("{}, {}, {}", held(planned, limits, Tier::device),
                        held(planned, limits, Tier::host), says);

@@ -34,9 +34,16 @@ class PlannedModel {
   virtual std::int64_t largest_size() const = 0;
 };
 
-// So many parameters in equal units. With a sequence it is taken for a transformer of that many
-// layers, whose width then follows; without one its activations are not known.
-std::unique_ptr<PlannedModel> counted_model(std::int64_t parameters, int units,
-                                            std::int64_t sequence = 0);
+struct CountedModelOptions {
+  int units = 32;
+  // With a sequence it is taken for a transformer of that many layers, whose width then follows;
+  // without one its activations are not known.
+  std::int64_t sequence = 0;
+  bool checkpoint_activations = false;
+};
+
+// So many parameters in equal units.
+std::unique_ptr<PlannedModel> counted_model(std::int64_t parameters,
+                                            const CountedModelOptions& options = {});
 
 }  // namespace zeroshard

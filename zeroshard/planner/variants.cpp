@@ -35,7 +35,8 @@ bool PlannedVariant::fits(Tier tier, const MemoryLimits& limits) const {
 }
 
 bool PlannedVariant::fits(const MemoryLimits& limits) const {
-  return !budget_shortage && fits(Tier::device, limits) && fits(Tier::host, limits);
+  const bool fits_both = !limits.both || peak_of_both() <= *limits.both;
+  return !budget_shortage && fits_both && fits(Tier::device, limits) && fits(Tier::host, limits);
 }
 
 PlannedVariant VariantPlanner::answer(const Variant& variant, const Question& question) const {
@@ -88,7 +89,9 @@ std::optional<PlannedVariant> VariantPlanner::filled(const Variant& variant,
     return at(each, false).fits(Tier::device, limits);
   });
   if (!first) return std::nullopt;
-  return at(*first, true);
+  PlannedVariant planned = at(*first, true);
+  if (!planned.fits(limits)) return std::nullopt;
+  return planned;
 }
 
 std::optional<std::int64_t> VariantPlanner::largest_micro_batch(const Variant& variant,

@@ -11,8 +11,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "zeroshard/layout/checked.h"
 #include "zeroshard/planner/memory_fit.h"
 #include "zeroshard/planner/memory_plan.h"
 #include "zeroshard/planner/planned_model.h"
@@ -45,8 +47,10 @@ inline constexpr std::array<Variant, 9> kVariants{{{0, false, false},
 struct MemoryLimits {
   std::optional<std::int64_t> device = {};
   std::optional<std::int64_t> host = {};
+  std::optional<std::int64_t> both = {};  // where the CPU is the device, both are its memory
 
   std::optional<std::int64_t> of(Tier tier) const { return tier == Tier::device ? device : host; }
+  bool any() const { return device || host || both; }
 };
 
 struct PlannedVariant {
@@ -60,6 +64,9 @@ struct PlannedVariant {
 
   bool fits(Tier tier, const MemoryLimits& limits) const;
   bool fits(const MemoryLimits& limits) const;
+  std::int64_t peak_of_both() const {
+    return checked_add(memory.peak(Tier::device), memory.peak(Tier::host));
+  }
 };
 
 // What is planned for.
