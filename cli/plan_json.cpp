@@ -33,7 +33,7 @@ void write_phases(const MemoryPlan& memory, JsonWriter& json) {
 
 void write_time(const PlannedVariant& planned, JsonWriter& json) {
   if (!planned.time) return;
-  const StepTime& time = *planned.time;
+  const StepEstimate& time = *planned.time;
   json.open_object("seconds");
   json.field("forward", time.forward);
   json.field("backward", time.backward);

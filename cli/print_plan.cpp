@@ -99,7 +99,7 @@ std::string time_table(const PlanReport& report) {
   table.add_rule();
   for (const PlannedVariant& planned : report.variants) {
     if (!planned.time) continue;
-    const StepTime& time = *planned.time;
+    const StepEstimate& time = *planned.time;
     const auto cell = [](double seconds) {
       return seconds == 0 ? std::string("-") : seconds_text(seconds);
     };

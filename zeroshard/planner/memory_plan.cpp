@@ -10,15 +10,18 @@
 namespace zeroshard {
 namespace {
 
+GradientTypes gradient_types(const FootprintOptions& options) {
+  const Stage& stage = stage_row(options.zero.stage);
+  return {.accumulation = options.precision.accumulation(),
+          .communication = options.precision.communication(),
+          .reduced = options.precision.reduced(stage.reductions_add_up(options.micro_steps))};
+}
+
 // Of each unit: gradients that are there from its backward to the update, and not before.
 std::vector<std::int64_t> arising_gradients(const ModelLayout& model,
                                             const FootprintOptions& options,
                                             const TierPlan& tiers) {
-  const Stage& stage = stage_row(options.zero.stage);
-  const GradientTypes types{
-      .accumulation = options.precision.accumulation(),
-      .communication = options.precision.communication(),
-      .reduced = options.precision.reduced(stage.reductions_add_up(options.micro_steps))};
+  const GradientTypes types = gradient_types(options);
   std::vector<std::int64_t> bytes;
   for (std::size_t i = 0; i < model.units().size(); ++i) {
     const UnitLayout& unit = model.units()[i];
@@ -185,6 +188,12 @@ std::int64_t MemoryTable::engine_total(Tier tier) const {
     if (is_exact(line)) sum = checked_add(sum, bytes(line, tier));
   }
   return sum;
+}
+
+bool holds_all_gradients(const FootprintOptions& options, int ranks) {
+  return options.offload.optimizer == Tier::device &&
+         holds_gradients(options.precision.model(), gradient_types(options), ranks,
+                         options.micro_steps);
 }
 
 StepPhase MemoryPlan::worst(Tier tier) const {

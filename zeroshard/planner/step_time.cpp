@@ -18,7 +18,7 @@ struct Owned {
 // Estimates one step from its parts.
 class StepClock {
  public:
-  explicit StepClock(const StepTimeFacts& facts)
+  explicit StepClock(const StepFacts& facts)
       : facts_(facts),
         options_(facts.options),
         stage_(stage_row(options_.zero.stage)),
@@ -34,8 +34,8 @@ class StepClock {
     }
   }
 
-  StepTime run() {
-    StepTime time;
+  StepEstimate run() {
+    StepEstimate time;
     for (const UnitActivations& use : facts_.activations.uses) {
       time.forward += seconds(use.forward_work);
       time.backward += seconds(use.backward_work);
@@ -133,7 +133,7 @@ class StepClock {
 
   // While the device goes backward gradients go down; while it goes forward the host updates, and
   // new values go up (docs/offload.md). Communication hides behind both where it is overlapped.
-  double together(const StepTime& time, double down, double up) const {
+  double together(const StepEstimate& time, double down, double up) const {
     const bool params = tiers_.parameters == Tier::host;
     const double up_each = params ? up / (2 * micro_steps_) : 0;
     const double forward = std::max(time.forward, up_each);
@@ -145,7 +145,7 @@ class StepClock {
     return overlaps ? std::max(compute, time.network) : compute + time.network;
   }
 
-  const StepTimeFacts& facts_;
+  const StepFacts& facts_;
   const FootprintOptions& options_;
   const Stage& stage_;
   const TierPlan tiers_;
@@ -166,12 +166,12 @@ std::string_view name_of(Bottleneck bottleneck) {
   return "?";
 }
 
-Bottleneck StepTime::bottleneck(std::int64_t micro_steps) const {
+Bottleneck StepEstimate::bottleneck(std::int64_t micro_steps) const {
   const std::array<double, 4> seconds{compute(micro_steps), network, copies, host};
   const auto longest = std::ranges::max_element(seconds);
   return kBottlenecks[static_cast<std::size_t>(longest - seconds.begin())];
 }
 
-StepTime step_time(const StepTimeFacts& facts) { return StepClock(facts).run(); }
+StepEstimate step_time(const StepFacts& facts) { return StepClock(facts).run(); }
 
 }  // namespace zeroshard

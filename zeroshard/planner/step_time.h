@@ -17,7 +17,7 @@ inline constexpr std::array<Bottleneck, 4> kBottlenecks{Bottleneck::compute, Bot
 std::string_view name_of(Bottleneck bottleneck);
 
 // In seconds. The parts overlap, so that they add up to more than the step.
-struct StepTime {
+struct StepEstimate {
   double forward = 0;   // of one micro-step
   double backward = 0;  // of one micro-step
   double update = 0;    // on the device
@@ -33,7 +33,7 @@ struct StepTime {
   Bottleneck bottleneck(std::int64_t micro_steps) const;
 };
 
-struct StepTimeFacts {
+struct StepFacts {
   const ModelLayout& model;
   const FootprintOptions& options;
   const ModelActivations& activations;
@@ -41,6 +41,6 @@ struct StepTimeFacts {
   int ranks_per_node = 1;
 };
 
-StepTime step_time(const StepTimeFacts& facts);
+StepEstimate step_time(const StepFacts& facts);
 
 }  // namespace zeroshard

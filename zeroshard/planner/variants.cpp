@@ -10,17 +10,6 @@ namespace {
 
 constexpr std::int64_t kMostMicroBatch = 1 << 20;
 
-bool holds_all(const FootprintOptions& options, int ranks) {
-  const DType dtype = options.precision.model();
-  const GradientTypes types{
-      .accumulation = options.precision.accumulation(),
-      .communication = options.precision.communication(),
-      .reduced = options.precision.reduced(
-          stage_row(options.zero.stage).reductions_add_up(options.micro_steps))};
-  return holds_gradients(dtype, types, ranks, options.micro_steps) &&
-         options.offload.optimizer == Tier::device;
-}
-
 }  // namespace
 
 std::string name_of(const Variant& variant) {
@@ -47,12 +36,12 @@ PlannedVariant VariantPlanner::answer(const Variant& variant, const Question& qu
   const BudgetFit fit = judge_budgets(layout, options);
   if (!question.first_host_unit) planned.options.first_host_unit = fit.first_host_unit;
   planned.budget_shortage = fit.shortage;
-  const auto activations =
-      question.model.activations({.micro_batch = question.micro_batch,
-                                  .sequence = subject_.sequence,
-                                  .width = static_cast<int>(bytes_of(options.precision.model())),
-                                  .device = subject_.device,
-                                  .holds_gradients = holds_all(planned.options, subject_.ranks)});
+  const auto activations = question.model.activations(
+      {.micro_batch = question.micro_batch,
+       .sequence = subject_.sequence,
+       .width = static_cast<int>(bytes_of(options.precision.model())),
+       .device = subject_.device,
+       .holds_gradients = holds_all_gradients(planned.options, subject_.ranks)});
   planned.memory = plan_memory(
       layout, planned.options,
       {.activations = activations ? &*activations : nullptr, .overheads = subject_.overheads});

@@ -58,7 +58,7 @@ struct PlannedVariant {
   FootprintOptions options;
   MemoryPlan memory;
   std::int64_t sent_bytes = 0;  // per rank and step
-  std::optional<StepTime> time = {};
+  std::optional<StepEstimate> time = {};
   std::size_t units_on_device = 0;            // that keep their optimizer states there
   std::optional<Fault> budget_shortage = {};  // a budget of the configuration is too small
 

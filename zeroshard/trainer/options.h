@@ -40,13 +40,16 @@ struct TrainOptions {
   std::optional<double> lr;                // in place of the configuration's
   std::optional<std::int64_t> batch_size;  // of all ranks, in place of the configuration's
   std::uint64_t seed = 42;
-  std::string device;      // "cpu", "cuda", "cuda:1"; empty: cuda where there is one
-  std::string log;         // one JSON object per step
-  std::string trace;       // for Perfetto
-  std::string out;         // a folder for the trained weights
-  std::string init;        // a folder with weights to start from
-  bool strict = false;     // unknown keys of the configuration are errors
-  bool no_sample = false;  // nothing is shown at the end of what was learnt
+  std::string device;  // "cpu", "cuda", "cuda:1"; empty: cuda where there is one
+  std::optional<std::int64_t> device_memory = {};  // that a rank may take; unset: what is there
+  std::optional<std::int64_t> host_memory = {};    // ... of a host, for all its ranks
+  std::string log;                                 // one JSON object per step
+  std::string trace;                               // for Perfetto
+  std::string report;                              // a page about the run
+  std::string out;                                 // a folder for the trained weights
+  std::string init;                                // a folder with weights to start from
+  bool strict = false;                             // unknown keys of the configuration are errors
+  bool no_sample = false;                          // nothing is shown at the end of what was learnt
 };
 
 struct GenerateOptions {

@@ -14,6 +14,7 @@
 #include "zeroshard/setup/settled_config.h"
 #include "zeroshard/trainer/command_line_values.h"
 #include "zeroshard/trainer/inputs.h"
+#include "zeroshard/trainer/run_plan.h"
 
 namespace zeroshard {
 namespace {
@@ -128,12 +129,15 @@ config::ReadResult read_config_of(const TrainOptions& options, const config::Par
   return config::read_config(parsed, how);
 }
 
-RunSettings resolve_run(const TrainOptions& options, const config::ReadResult& read,
+RunSettings resolve_run(const TrainOptions& options, const config::ReadResult& given,
                         const RunFacts& facts) {
-  config::refuse_errors(options.config, read.report);
+  config::refuse_errors(options.config, given.report);
   const ModelOptions model = model_of(options);
+  const auto resolved = std::make_shared<config::ReadResult>(given);
+  std::vector<std::string> automatic = settle_auto(*resolved, model, facts);
+  const config::ReadResult& read = *resolved;
   const SettledConfig settled = settled_for(read, model, facts);
-  RunSettings run{.config = settled.config, .model = model};
+  RunSettings run{.config = settled.config, .model = model, .read = resolved};
   if (options.config.empty()) run.assumed.emplace_back("no --config: stage 0, all defaults");
   if (options.model.empty() && options.init.empty()) {
     run.assumed.push_back("no --model: " + short_description(run.model));
@@ -148,6 +152,7 @@ RunSettings resolve_run(const TrainOptions& options, const config::ReadResult& r
   choose_schedule_length(run);
   run.assumed.insert(run.assumed.end(), settled.chosen_communication.begin(),
                      settled.chosen_communication.end());
+  run.assumed.insert(run.assumed.end(), automatic.begin(), automatic.end());
   name_automatic(run, read);
   return run;
 }
