@@ -230,6 +230,10 @@ EnvReport collect_env(const BuildVersions& built, const std::string& program) {
                                 {"thread", true, "ranks are threads of one process, on the CPU"}},
                    .variables = read_variables()};
   report.backends.push_back(mpi_backend(built, report.mpirun));
+  const Calibration kept = Calibration::load(calibration_file());
+  for (const MachineMeasurement& one : kept.all()) {
+    if (one.host == host_name()) report.measured.push_back(one);
+  }
   return report;
 }
 

@@ -46,7 +46,7 @@ h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .25rem; }
 h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
 p { margin: .4rem 0; } .soft { color: var(--soft); }
 svg { display: block; width: 100%; height: auto; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1.25rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1.25rem; }
 figure { margin: 0; } figcaption { color: var(--soft); font-size: .9rem; margin-bottom: .25rem; }
 .scroll { overflow-x: auto; } .scroll > svg { min-width: 46rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; width: 100%; }

@@ -218,7 +218,8 @@ std::string where_time_goes(const RunData& data) {
 std::string difference(double planned, double measured) {
   if (planned == measured) return "exact";
   if (planned == 0) return "-";
-  return fmt::format("{:+.1f} %", 100 * (measured - planned) / planned);
+  const double off = 100 * (measured - planned) / planned;
+  return std::abs(off) < 0.05 ? "0.0 %" : fmt::format("{:+.1f} %", off);
 }
 
 void add_rows(const rapidjson::Value& both, const std::string& prefix, PageTable& content) {

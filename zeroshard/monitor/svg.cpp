@@ -132,7 +132,7 @@ std::string line_chart(const LineChart& chart) {
   double at = kLeft;
   for (const LineChart::Series& series : chart.series) {
     if (chart.series.size() < 2 || series.name.empty()) continue;
-    svg.line(at, 14, at + 18, 14, "curve " + series.style);
+    svg.line(at, 14, at + 18, 14, "curve " + series.style + (series.faint ? " faint" : ""));
     svg.words(at + 24, 18, series.name, {.style = "soft"});
     at += 40 + 7.0 * static_cast<double>(series.name.size());
   }

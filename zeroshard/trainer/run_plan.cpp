@@ -43,7 +43,9 @@ void settle_variant(config::ReadResult& read, const VariantPlanner& planner, con
                     std::vector<std::string>& said) {
   const OpenQuestions open = open_questions(read);
   const Decision decision = walk_tree(planner, facts.memory, open);
-  const std::string words = fmt::format("{}", fmt::join(decision.words, "; "));
+  std::vector<std::string> branches = decision.words;
+  for (std::string& branch : branches) branch.erase(0, branch.find_first_not_of(' '));
+  const std::string words = fmt::format("{}", fmt::join(branches, "; "));
   if (!decision.fits) {
     throw ConfigError(
         {.what = "the model fits into memory in no way that is left open with "
