@@ -15,7 +15,8 @@ std::string precision_of(const FootprintOptions& options) {
   const DType dtype = options.precision.model();
   if (dtype == DType::fp32) return "fp32";
   const bool halves = dtype == DType::bf16 && options.zero.halved_masters;
-  return fmt::format("{} with {} fp32 master", name_of(dtype), halves ? "halved" : "whole");
+  return fmt::format("{} with {}", name_of(dtype),
+                     halves ? "fp32 master in two halves" : "whole fp32 master");
 }
 
 std::string optimizer_of(const FootprintOptions& options) {

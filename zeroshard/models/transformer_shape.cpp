@@ -9,7 +9,6 @@
 #include <rapidjson/error/en.h>
 
 #include "zeroshard/base/error.h"
-#include "zeroshard/base/nearest.h"
 #include "zeroshard/base/utf8.h"
 
 namespace zeroshard {
@@ -173,16 +172,12 @@ constexpr std::array<Kind, 13> kKinds{{{"gpt2", gpt2},
                                        {"smollm3", llama}}};
 
 const Kind& kind_of(const std::string& type, const std::string& source) {
-  std::vector<std::string_view> known;
   for (const Kind& kind : kKinds) {
     if (kind.type == type) return kind;
-    known.push_back(kind.type);
   }
-  const auto meant = nearest(type, known);
-  throw ConfigError(
-      {.what = source + " is of a model_type whose shapes are not known here",
-       .value = type.empty() ? "none" : shortened(type, 60),
-       .remedy = meant ? fmt::format("did you mean {}? Else {}", *meant, kByCount) : kByCount});
+  throw ConfigError({.what = source + " is of a model_type whose shapes are not known here",
+                     .value = type.empty() ? "none" : shortened(type, 60),
+                     .remedy = kByCount});
 }
 
 void check(const TransformerShape& shape, const std::string& source) {
