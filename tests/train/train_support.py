@@ -34,7 +34,12 @@ class Run:
 
     @property
     def steps(self):
-        return [line for line in self.log if "eval_loss" not in line]
+        return [line for line in self.log if "loss" in line]
+
+    @property
+    def memory(self):
+        """Planned and measured, which the last line tells."""
+        return self.log[-1]["memory"]
 
     @property
     def evaluations(self):

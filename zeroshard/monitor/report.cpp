@@ -30,7 +30,7 @@ struct RunData {
   std::map<std::string, double, std::less<>> sent;    // bytes of the last step, by operation
   std::vector<std::pair<std::string, std::string>> facts;
   rapidjson::Document memory;  // the log's record
-  double first_time = 0, last_time = 0;
+  double first_time = 0, last_time = 0, last_step = 0;
   std::int64_t steps = 0, skipped = 0;
 };
 
@@ -94,17 +94,16 @@ void add_line(std::string_view text, RunData& data) {
   rapidjson::Document line;
   line.Parse<rapidjson::kParseIterativeFlag>(text.data(), text.size());
   if (line.HasParseError() || !line.IsObject()) return;
-  if (const auto run = line.FindMember("run"); run != line.MemberEnd()) {
-    data = {};  // what stands before it was another one
-    if (run->value.IsObject()) add_facts(run->value, data);
-    return;
-  }
+  if (line.HasMember("run") && line["run"].IsObject()) add_facts(line["run"], data);
   if (line.HasMember("memory") && line["memory"].IsObject()) {
     data.memory.CopyFrom(line["memory"], data.memory.GetAllocator());
     return;
   }
   const auto step = number(line, "step");
   if (!step) return;
+  // What stands before was another run, to whose log this one was appended.
+  if (*step < data.last_step) data = {};
+  data.last_step = *step;
   if (const auto loss = number(line, "eval_loss")) {
     data.evaluations.emplace_back(*step, *loss);
   } else if (line.HasMember("loss")) {

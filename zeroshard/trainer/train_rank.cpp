@@ -66,24 +66,18 @@ void say_memory(const RunPlan& plan, const MemoryWatch& watch, Trainer& trainer)
   std::fflush(stdout);
 }
 
-// For whoever reads the log, or makes a page of it.
-JsonObject run_record(const RunSettings& run, const RunPlan& plan, const Communicator& comm,
-                      Device device) {
-  JsonObject peaks;
-  for (const StepPhase phase : kStepPhases) {
-    peaks.add(name_of(phase), plan.memory.at(phase).total(Tier::device));
-  }
-  return JsonObject().add("run", JsonObject()
-                                     .add("model", short_description(run.model))
-                                     .add("stage", run.config.zero.stage)
-                                     .add("ranks", comm.world_size())
-                                     .add("device", name_of(device))
-                                     .add("precision", name_of(run.config.precision.model()))
-                                     .add("batch", run.batch.train)
-                                     .add("micro_batch", run.batch.micro_per_rank)
-                                     .add("micro_steps", run.batch.accumulation)
-                                     .add("steps", run.steps)
-                                     .add("planned_device_bytes", peaks));
+// For whoever makes a page of the log.
+JsonObject run_record(const RunSettings& run, const Communicator& comm, Device device) {
+  return JsonObject()
+      .add("model", short_description(run.model))
+      .add("stage", run.config.zero.stage)
+      .add("ranks", comm.world_size())
+      .add("device", name_of(device))
+      .add("precision", name_of(run.config.precision.model()))
+      .add("batch", run.batch.train)
+      .add("micro_batch", run.batch.micro_per_rank)
+      .add("micro_steps", run.batch.accumulation)
+      .add("steps", run.steps);
 }
 
 // With what there is of it, if the user has not said how much a rank may take.
@@ -188,7 +182,6 @@ int train_on_rank(const TrainOptions& options, const Launch& launch, const Stop&
 
   MemoryWatch watch(device);
   Trainer trainer(options, run, {*task, *comm, stop.interrupts, watch}, device);
-  trainer.record(run_record(run, plan, *comm, device));
   const int signal = run_steps(trainer, {run, facts, device}, comm->rank());
   {
     const StopDeadline::Pause pause(stop.deadline);  // what is written is written to its end
@@ -196,9 +189,10 @@ int train_on_rank(const TrainOptions& options, const Launch& launch, const Stop&
     if (signal == 0) trainer.refuse_untrained();
     // A checkpoint on a signal will be saved here: every rank is behind the same step.
     trainer.write_out();
-    trainer.record(
-        JsonObject().add("memory", memory_record(plan.memory, plan.overheads, watch.measured(),
-                                                 trainer.engine().core().memory())));
+    trainer.record(JsonObject()
+                       .add("run", run_record(run, *comm, device))
+                       .add("memory", memory_record(plan.memory, plan.overheads, watch.measured(),
+                                                    trainer.engine().core().memory())));
     trainer.write_report();
   }
   if (signal != 0) return exit_code_of(signal);
