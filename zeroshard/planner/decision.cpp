@@ -10,7 +10,7 @@ namespace zeroshard {
 namespace {
 
 std::string held(const PlannedVariant& planned, const MemoryLimits& limits, Tier tier) {
-  const std::string needed = human_bytes(planned.memory.peak(tier));
+  const std::string needed = human_bytes(planned.needed(tier));
   const auto limit = limits.of(tier);
   const std::string of = limit ? " of " + human_bytes(*limit) : "";
   return fmt::format("{}{} on the {}", needed, of, tier == Tier::device ? "device" : "host");
@@ -52,7 +52,7 @@ std::string verdict(const PlannedVariant& planned, const MemoryLimits& limits) {
   const bool host = planned.fits(Tier::host, limits);
   const char* const says = planned.fits(limits) ? "fits" : "does not fit";
   if (limits.both) {
-    return fmt::format("{} of {}, {}", human_bytes(planned.peak_of_both()),
+    return fmt::format("{} of {}, {}", human_bytes(planned.needed_of_both()),
                        human_bytes(*limits.both), says);
   }
   if (!host || planned.memory.engine.total(Tier::host) > 0) {

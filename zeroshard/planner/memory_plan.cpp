@@ -61,6 +61,7 @@ MemoryTable engine_table(const Footprint& engine) {
     table.add(Line::buckets, tier, engine.buffers(BufferUse::buckets, tier));
     table.add(Line::staging, tier,
               engine.buffers(BufferUse::staging, tier) + engine.buffers(BufferUse::norm, tier));
+    table.add(Line::undo, tier, engine.buffers(BufferUse::undo, tier));
   }
   return table;
 }
@@ -149,6 +150,7 @@ std::string_view name_of(Line line) {
     case Line::gather_pool: return "gather pool";
     case Line::buckets: return "reduce buckets";
     case Line::staging: return "staging";
+    case Line::undo: return "undo records";
     case Line::activations: return "activations";
     case Line::logits: return "logits";
     case Line::working: return "working";

@@ -26,16 +26,17 @@ enum class Line {
   gather_pool,
   buckets,
   staging,
+  undo,         // from which early updates can be taken back
   activations,  // kept from forward to backward, and what is read
   logits,       // what the vocabulary takes, until the loss is differentiated
   working,      // what operators need meanwhile: inputs, outputs, gradients of activations
   library,      // code, contexts and scratch memory of libraries
 };
 
-inline constexpr std::array<Line, 11> kLines{Line::parameters, Line::gradients,   Line::master,
+inline constexpr std::array<Line, 12> kLines{Line::parameters, Line::gradients,   Line::master,
                                              Line::moments,    Line::gather_pool, Line::buckets,
-                                             Line::staging,    Line::activations, Line::logits,
-                                             Line::working,    Line::library};
+                                             Line::staging,    Line::undo,        Line::activations,
+                                             Line::logits,     Line::working,     Line::library};
 
 std::string_view name_of(Line line);
 // Whether the engine's ledger counts it: planned to the byte, where the others are estimates.

@@ -18,13 +18,17 @@ std::string name_of(const Variant& variant) {
                      variant.parameters_on_host ? " + offload_param" : "");
 }
 
+std::int64_t PlannedVariant::needed(Tier tier) const {
+  return memory.peak(tier) - memory.engine.buffers(BufferUse::undo, tier);
+}
+
 bool PlannedVariant::fits(Tier tier, const MemoryLimits& limits) const {
   const auto limit = limits.of(tier);
-  return !limit || memory.peak(tier) <= *limit;
+  return !limit || needed(tier) <= *limit;
 }
 
 bool PlannedVariant::fits(const MemoryLimits& limits) const {
-  const bool fits_both = !limits.both || peak_of_both() <= *limits.both;
+  const bool fits_both = !limits.both || needed_of_both() <= *limits.both;
   return !budget_shortage && fits_both && fits(Tier::device, limits) && fits(Tier::host, limits);
 }
 
@@ -35,6 +39,7 @@ PlannedVariant VariantPlanner::answer(const Variant& variant, const Question& qu
   PlannedVariant planned{.variant = variant, .options = options, .memory = {}};
   const BudgetFit fit = judge_budgets(layout, options);
   if (!question.first_host_unit) planned.options.first_host_unit = fit.first_host_unit;
+  planned.options.undo_limit_bytes = fit.undo_limit_bytes;
   planned.budget_shortage = fit.shortage;
   const auto activations = question.model.activations(
       {.micro_batch = question.micro_batch,

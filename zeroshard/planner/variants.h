@@ -64,8 +64,10 @@ struct PlannedVariant {
 
   bool fits(Tier tier, const MemoryLimits& limits) const;
   bool fits(const MemoryLimits& limits) const;
-  std::int64_t peak_of_both() const {
-    return checked_add(memory.peak(Tier::device), memory.peak(Tier::host));
+  // At the peak, what early updates take aside: they do without where there is no room for it.
+  std::int64_t needed(Tier tier) const;
+  std::int64_t needed_of_both() const {
+    return checked_add(needed(Tier::device), needed(Tier::host));
   }
 };
 

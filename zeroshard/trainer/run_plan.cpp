@@ -147,7 +147,9 @@ RunPlan plan_of(const RunSettings& run, const RunFacts& facts) {
   FootprintOptions options = counted_options(run, facts);
   const DType dtype = run.config.precision.model();
   const ModelLayout layout = layout_of(run, facts.world_size);
-  options.first_host_unit = judge_budgets(layout, options).first_host_unit;
+  const BudgetFit budgets = judge_budgets(layout, options);
+  options.first_host_unit = budgets.first_host_unit;
+  options.undo_limit_bytes = budgets.undo_limit_bytes;
   const ModelActivations activations = activations_of(
       run.model, {.micro_batch = run.batch.micro_per_rank,
                   .width = static_cast<int>(bytes_of(dtype)),
