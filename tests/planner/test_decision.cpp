@@ -46,7 +46,7 @@ TEST(Tree, SaysWhatItTries) {
   ASSERT_EQ(decision.words.size(), 2U);
   EXPECT_EQ(decision.words[0], "stage 2: 119.21 GiB of 20.00 GiB on the device, does not fit");
   EXPECT_EQ(decision.words[1],
-            "  + offload_optimizer: 14.90 GiB of 20.00 GiB on the device, 104.50 GiB of 200.00 "
+            "  + offload_optimizer: 15.37 GiB of 20.00 GiB on the device, 104.50 GiB of 200.00 "
             "GiB on the host, fits: stop");
 }
 

@@ -139,6 +139,17 @@ std::int64_t sum_of(const std::vector<std::int64_t>& all) {
   return sum;
 }
 
+// The gradients that are complete last are still on their way when the update begins: those of the
+// root unit, and of the unit that forward begins with.
+std::int64_t last_passing(const ModelLayout& model, const Timeline::Gradients& gradients) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < model.units().size(); ++i) {
+    const bool last = i == model.root_unit() || i == 0;
+    if (last) bytes = checked_add(bytes, gradients.passing[i]);
+  }
+  return std::min(bytes, gradients.most_passing);
+}
+
 }  // namespace
 
 std::string_view name_of(Line line) {
@@ -220,6 +231,7 @@ MemoryPlan plan_memory(const ModelLayout& model, const FootprintOptions& options
   step.add(Line::library, Tier::host, beside.overheads.host_bytes);
   MemoryTable rest = step;
   rest.add(Line::gradients, Tier::device, -sum_of(gradients.arising));
+  step.add(Line::gradients, Tier::device, last_passing(model, gradients));
 
   Timeline timeline(rest, activations, gradients);
   const MemoryTable forward = timeline.forward();
