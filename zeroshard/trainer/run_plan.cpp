@@ -34,11 +34,6 @@ PlanFacts plan_facts(const RunFacts& facts, std::int64_t micro_batch, std::int64
           .micro_steps = micro_steps};
 }
 
-std::int64_t micro_steps_of(const BatchOptions& batch, int ranks) {
-  const auto solved = config::solve_batch(batch, ranks);
-  return solved.sizes ? solved.sizes->accumulation : batch.accumulation.value_or(1);
-}
-
 void settle_variant(config::ReadResult& read, const VariantPlanner& planner, const RunFacts& facts,
                     std::vector<std::string>& said) {
   const OpenQuestions open = open_questions(read);
@@ -121,15 +116,14 @@ PlannedVariant as_variant(const RunSettings& run, const RunPlan& plan) {
 }  // namespace
 
 std::vector<std::string> settle_auto(config::ReadResult& read, const ModelOptions& model,
-                                     const RunFacts& facts) {
+                                     const config::BatchSizes& batch, const RunFacts& facts) {
   std::vector<std::string> said;
   const bool asks_micro_batch = config::left_at_auto(read.provenance, kMicroBatch);
   if (!facts.memory.any() || !(leaves_open(read) || asks_micro_batch)) return said;
   const auto planned = planned_model(model);
-  const BatchOptions& batch = read.config.batch;
-  // What is not given is decided afterwards, and by then the rest must fit.
+  // A micro-batch that is open is decided afterwards, and by then the rest must fit.
   const PlanFacts how =
-      plan_facts(facts, batch.micro_per_rank.value_or(1), micro_steps_of(batch, facts.world_size));
+      plan_facts(facts, asks_micro_batch ? 1 : batch.micro_per_rank, batch.accumulation);
   if (leaves_open(read)) {
     settle_variant(read, VariantPlanner(plan_subject(read, *planned, how)), facts, said);
   }

@@ -15,9 +15,10 @@
 namespace zeroshard {
 
 // Stage, offload and micro-batch where the file says "auto": by the memory of a rank, if that is
-// known. Answers with a sentence for each choice. Throws ConfigError where nothing fits.
+// known. `batch`: what it is where the micro-batch is given. Answers with a sentence for each
+// choice. Throws ConfigError where nothing fits.
 std::vector<std::string> settle_auto(config::ReadResult& read, const ModelOptions& model,
-                                     const RunFacts& facts);
+                                     const config::BatchSizes& batch, const RunFacts& facts);
 
 struct RunPlan {
   MemoryPlan memory;

@@ -55,6 +55,15 @@ void choose_batch(RunSettings& run, const RunFacts& facts) {
       fmt::format("no batch size: {} per rank, {} in all", micro, run.batch.train));
 }
 
+// What the batch is, before stage and offload are chosen by it.
+config::BatchSizes likely_batch(const Config& config, const ModelOptions& model,
+                                const TrainOptions& options, const RunFacts& facts) {
+  RunSettings run{.config = config, .model = model};
+  if (options.batch_size) take_batch_size(run, *options.batch_size, facts.world_size);
+  choose_batch(run, facts);
+  return run.batch;
+}
+
 // Such a step would see some samples several times, which nobody means: the data is not the one
 // that was meant, or the batch is not.
 void refuse_too_few_samples(const RunSettings& run, const RunFacts& facts) {
@@ -134,7 +143,8 @@ RunSettings resolve_run(const TrainOptions& options, const config::ReadResult& g
   config::refuse_errors(options.config, given.report);
   const ModelOptions model = model_of(options);
   const auto resolved = std::make_shared<config::ReadResult>(given);
-  std::vector<std::string> automatic = settle_auto(*resolved, model, facts);
+  std::vector<std::string> automatic =
+      settle_auto(*resolved, model, likely_batch(given.config, model, options, facts), facts);
   const config::ReadResult& read = *resolved;
   const SettledConfig settled = settled_for(read, model, facts);
   RunSettings run{.config = settled.config, .model = model, .read = resolved};
