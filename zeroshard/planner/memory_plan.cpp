@@ -90,7 +90,8 @@ class Timeline {
     return worst;
   }
 
-  // Behind forward(). A gradient that passes is among what its own unit works with until then.
+  // Behind forward(). A gradient that passes is among what its own unit works with until then, and
+  // leaves while the next unit computes.
   MemoryTable backward() {
     MemoryTable worst = base_;
     std::int64_t left = 0, passing = 0;
@@ -104,7 +105,7 @@ class Timeline {
       left += use->left;
       if (use->unit >= over.size() || over[use->unit]) continue;
       base_.add(Line::gradients, Tier::device, gradients_.arising[use->unit]);
-      passing = std::min(gradients_.most_passing, passing + gradients_.passing[use->unit]);
+      passing = std::min(gradients_.most_passing, gradients_.passing[use->unit]);
       over[use->unit] = true;
     }
     return worst;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "zeroshard/layout/activations.h"
 #include "zeroshard/layout/unit_layout.h"
@@ -45,5 +46,15 @@ struct CountedModelOptions {
 // So many parameters in equal units.
 std::unique_ptr<PlannedModel> counted_model(std::int64_t parameters,
                                             const CountedModelOptions& options = {});
+
+// A unit of a model whose parameters are known, and of its computation nothing.
+struct PlannedUnit {
+  std::string name;
+  std::vector<ParameterShape> parameters;
+  bool is_root = false;
+};
+
+// Its dtypes are those that a configuration gives. It has one size.
+std::unique_ptr<PlannedModel> laid_out_model(std::vector<PlannedUnit> units);
 
 }  // namespace zeroshard

@@ -1,8 +1,14 @@
 #include "zeroshard/setup/plan_run.h"
 
+#include <string>
 #include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "zeroshard/base/cpu_products.h"
+#include "zeroshard/base/error.h"
 #include "zeroshard/config/provenance.h"
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/setup/settled_config.h"
@@ -68,6 +74,35 @@ OpenQuestions open_questions(const config::ReadResult& read) {
 bool leaves_open(const config::ReadResult& read) {
   const OpenQuestions open = open_questions(read);
   return open.stage || open.offload;
+}
+
+std::string settle_variant(config::ReadResult& read, const VariantPlanner& planner,
+                           const MemoryLimits& limits) {
+  const OpenQuestions open = open_questions(read);
+  const Decision decision = walk_tree(planner, limits, open);
+  std::vector<std::string> branches = decision.words;
+  for (std::string& branch : branches) branch.erase(0, branch.find_first_not_of(' '));
+  const std::string words = fmt::format("{}", fmt::join(branches, "; "));
+  if (!decision.fits) {
+    throw ConfigError(
+        {.what = "the model fits into memory in no way that is left open with "
+                 "\"auto\"",
+         .value = words,
+         .remedy = "take more ranks, a smaller model or micro-batch, or more memory"});
+  }
+  const Variant& chosen = decision.chosen().variant;
+  if (open.stage) {
+    config::resolve_auto(read, kStage, fmt::format("{}", chosen.stage));
+  }
+  if (open.offload) {
+    config::resolve_auto(read, kOffload, chosen.optimizer_on_host ? "\"cpu\"" : "\"none\"");
+  }
+  if (chosen.parameters_on_host) read.config.offload.parameters = Tier::host;
+  return fmt::format("{} \"auto\": {}",
+                     open.stage && open.offload ? "stage and offload_optimizer are"
+                     : open.stage               ? "stage is"
+                                                : "offload_optimizer is",
+                     words);
 }
 
 void take_variant(Config& config, const PlannedVariant& planned) {

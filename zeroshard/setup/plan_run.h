@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "zeroshard/config/read.h"
 #include "zeroshard/planner/decision.h"
@@ -33,6 +34,11 @@ Variant configured_variant(const Config& config);
 // What it leaves open with "auto".
 OpenQuestions open_questions(const config::ReadResult& read);
 bool leaves_open(const config::ReadResult& read);
+
+// Answers that by the tree, and writes the answer into it. Returns a sentence with the reason;
+// throws ConfigError where nothing fits.
+std::string settle_variant(config::ReadResult& read, const VariantPlanner& planner,
+                           const MemoryLimits& limits);
 
 // Writes an answer into a configuration.
 void take_variant(Config& config, const PlannedVariant& planned);

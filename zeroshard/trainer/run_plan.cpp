@@ -18,8 +18,6 @@
 namespace zeroshard {
 namespace {
 
-constexpr const char* kStage = "zero_optimization.stage";
-constexpr const char* kOffload = "zero_optimization.offload_optimizer.device";
 constexpr const char* kMicroBatch = "train_micro_batch_size_per_gpu";
 // So many tokens keep a device busy: a larger micro-batch takes memory and saves no time.
 constexpr std::int64_t kTokensOnAccelerator = 16384;
@@ -32,35 +30,6 @@ PlanFacts plan_facts(const RunFacts& facts, std::int64_t micro_batch, std::int64
           .has_idle_cores = facts.has_idle_cores,
           .micro_batch = micro_batch,
           .micro_steps = micro_steps};
-}
-
-void settle_variant(config::ReadResult& read, const VariantPlanner& planner, const RunFacts& facts,
-                    std::vector<std::string>& said) {
-  const OpenQuestions open = open_questions(read);
-  const Decision decision = walk_tree(planner, facts.memory, open);
-  std::vector<std::string> branches = decision.words;
-  for (std::string& branch : branches) branch.erase(0, branch.find_first_not_of(' '));
-  const std::string words = fmt::format("{}", fmt::join(branches, "; "));
-  if (!decision.fits) {
-    throw ConfigError(
-        {.what = "the model fits into memory in no way that is left open with "
-                 "\"auto\"",
-         .value = words,
-         .remedy = "take more ranks, a smaller model or micro-batch, or more memory"});
-  }
-  const Variant& chosen = decision.chosen().variant;
-  if (open.stage) {
-    config::resolve_auto(read, kStage, fmt::format("{}", chosen.stage));
-  }
-  if (open.offload) {
-    config::resolve_auto(read, kOffload, chosen.optimizer_on_host ? "\"cpu\"" : "\"none\"");
-  }
-  if (chosen.parameters_on_host) read.config.offload.parameters = Tier::host;
-  said.push_back(fmt::format("{} \"auto\": {}",
-                             open.stage && open.offload ? "stage and offload_optimizer are"
-                             : open.stage               ? "stage is"
-                                                        : "offload_optimizer is",
-                             words));
 }
 
 // A divisor of what a rank has to do in a step, where that is given; else a power of two.
@@ -125,7 +94,8 @@ std::vector<std::string> settle_auto(config::ReadResult& read, const ModelOption
   const PlanFacts how =
       plan_facts(facts, asks_micro_batch ? 1 : batch.micro_per_rank, batch.accumulation);
   if (leaves_open(read)) {
-    settle_variant(read, VariantPlanner(plan_subject(read, *planned, how)), facts, said);
+    said.push_back(
+        settle_variant(read, VariantPlanner(plan_subject(read, *planned, how)), facts.memory));
   }
   if (asks_micro_batch) {
     settle_micro_batch(read, VariantPlanner(plan_subject(read, *planned, how)), facts, said);
