@@ -43,13 +43,13 @@ std::pair<PythonConfig, std::string> choose_variant(const PythonConfig& config,
                                                     const ChoiceFacts& facts) {
   PythonConfig chosen = config;
   const auto model = laid_out_model(planned_units(units));
-  const VariantPlanner planner(
-      plan_subject(config.read, *model,
-                   {.ranks = facts.ranks,
-                    .ranks_per_node = facts.ranks_on_host,
-                    .on_accelerator = facts.on_accelerator,
-                    .micro_batch = config.batch ? config.batch->micro_per_rank : 1,
-                    .micro_steps = facts.micro_steps}));
+  PlanSubject subject = plan_subject(config.read, *model,
+                                     {.ranks = facts.ranks,
+                                      .ranks_per_node = facts.ranks_on_host,
+                                      .on_accelerator = facts.on_accelerator,
+                                      .micro_steps = facts.micro_steps});
+  subject.overheads = {};  // the process is here already, and what it holds is not free
+  const VariantPlanner planner(std::move(subject));
   MemoryLimits limits;
   if (facts.on_accelerator) {
     limits = {.device = facts.device_bytes, .host = facts.host_bytes};

@@ -68,5 +68,6 @@ def differences(memory):
     """What is measured of each phase and of the process, relative to the plan."""
     phases, process = memory["phases"], memory["process"]
     found = {name: phases["measured"][name] / planned - 1 for name, planned in phases["planned"].items()}
+    found["peak"] = max(phases["measured"].values()) / max(phases["planned"].values()) - 1
     found["process"] = process["measured"] / process["planned"] - 1
     return found
