@@ -38,6 +38,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_config_verb(*line);
   add_plan_verb(*line);
   add_checkpoint_verb(*line);
+  add_report_verb(*line);
   add_run_verb(*line);
   add_env_verb(*line);
   add_guard_verb(*line);

@@ -24,6 +24,7 @@ std::unique_ptr<CommandLine> make_command_line();
 // Each verb adds itself; one file per verb.
 void add_config_verb(CommandLine& line);
 void add_plan_verb(CommandLine& line);
+void add_report_verb(CommandLine& line);
 void add_train_verb(CommandLine& line);
 void add_generate_verb(CommandLine& line);
 void add_checkpoint_verb(CommandLine& line);

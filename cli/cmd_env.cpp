@@ -7,6 +7,9 @@
 #include "cli/env_report.h"
 #include "cli/output.h"
 #include "cli/print_env.h"
+#include "cli/start_ranks.h"
+#include "cli/this_machine.h"
+#include "zeroshard/base/cpu_limit.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -14,6 +17,9 @@ namespace {
 struct EnvArguments {
   std::string program;
   bool json = false;
+  bool measure = false;
+  std::string device;
+  RankArguments ranks;
 };
 
 BuildVersions build_versions() {
@@ -24,6 +30,25 @@ BuildVersions build_versions() {
           .torch_cuda = kTorchCuda,
           .mpi = kMpi,
           .cuda_toolkit = kCuda};
+}
+
+// As many ranks as train would have on this machine: one for each GPU, else two where there are
+// CPUs for them.
+int usual_ranks(const EnvArguments& arguments) {
+  const auto gpus = arguments.device == "cpu" ? std::vector<std::string>{} : gpus_here();
+  if (!gpus.empty()) return static_cast<int>(gpus.size());
+  return usable_cpus() > 1 ? 2 : 1;
+}
+
+int measure_env(EnvArguments arguments) {
+  const Launch launch = launch_of("env", arguments.ranks);
+  if (!arguments.ranks.ranks && launch.world_size == 1) {
+    arguments.ranks.ranks = usual_ranks(arguments);
+  }
+  std::vector<std::string> words;
+  if (!arguments.device.empty()) words.push_back("--device=" + arguments.device);
+  if (arguments.json) words.emplace_back("--json");
+  return conduct_ranks(arguments.ranks, launch, trainer_command("measure", words));
 }
 
 int show_env(const EnvArguments& arguments) {
@@ -44,8 +69,19 @@ void add_env_verb(CommandLine& line) {
                    "Tell which libtorch this program loads (default: zeroshard-train beside "
                    "zeroshard); it is not started")
       ->type_name("FILE");
-  verb->callback(
-      [&line, arguments] { line.action = [arguments] { return show_env(*arguments); }; });
+  CLI::Option* measure = verb->add_flag(
+      "--measure", arguments->measure,
+      "Measure how fast this machine is, in some ten seconds, and keep it for plans");
+  verb->add_option("--device", arguments->device, "Of --measure: cpu or cuda")
+      ->type_name("DEVICE")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->needs(measure);
+  add_rank_options(*verb, arguments->ranks);
+  verb->callback([&line, arguments] {
+    line.action = [arguments] {
+      return arguments->measure ? measure_env(*arguments) : show_env(*arguments);
+    };
+  });
 }
 
 }  // namespace zeroshard::cli

@@ -1,246 +1,146 @@
-// `zeroshard plan`: bytes per rank for every stage, before anything is allocated.
-#include <cstdio>
-#include <filesystem>
+// `zeroshard plan`: what a model takes of a machine, before anything is allocated.
+#include <cerrno>
+#include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "cli/app.h"
 #include "cli/output.h"
-#include "cli/print_plan.h"
+#include "cli/plan_report.h"
 #include "cli/usage.h"
-#include "zeroshard/base/bytes.h"
-#include "zeroshard/base/cpu_limit.h"
-#include "zeroshard/base/env.h"
 #include "zeroshard/base/error.h"
-#include "zeroshard/config/batch_size.h"
-#include "zeroshard/config/read.h"
-#include "zeroshard/config/summary.h"
-#include "zeroshard/layout/placement.h"
-#include "zeroshard/planner/memory_fit.h"
-#include "zeroshard/setup/settled_config.h"
+#include "zeroshard/base/file_error.h"
 
 namespace zeroshard::cli {
 namespace {
 
-struct PlanArguments {
-  std::string params;
-  std::optional<int> world_size;
-  int units = 32;
-  std::string config_file;
-  std::string device;  // "cpu" or "cuda"; empty: what train would take here
-  bool json = false;
-};
-
-// What is planned for, and what had to be assumed for it.
-struct Subject {
-  config::ReadResult read;
-  bool on_accelerator = true;
-  int world_size = 1;
-  std::int64_t micro_steps = 1;
-  std::vector<std::string> assumptions;
-};
-
-// As the paper counts: for GPUs.
-Subject default_subject(const PlanArguments& arguments) {
-  return {.read = config::read_config(R"({"bf16": {"enabled": true}})"),
-          .on_accelerator = arguments.device != "cpu",
-          .assumptions = {"no --config: 16-bit parameters and gradients, fp32 master, Adam",
-                          "one micro-step per step"}};
+void write_file(const std::string& path, const std::string& text) {
+  if (path.empty()) return;
+  errno = 0;
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) throw file_error("the plan cannot be written", path, errno);
 }
 
-bool machine_has_gpu() {
-  std::error_code none;
-  const std::filesystem::directory_iterator gpus("/proc/driver/nvidia/gpus", none);
-  return !none && gpus != std::filesystem::directory_iterator();
-}
-
-bool choose_accelerator(const PlanArguments& arguments, std::vector<std::string>& assumptions) {
-  if (!arguments.device.empty()) return arguments.device == "cuda";
-  const bool gpu = machine_has_gpu();
-  assumptions.emplace_back(gpu ? "no --device: cuda, as train takes here"
-                               : "no --device: cpu, as train takes here");
-  return gpu;
-}
-
-// The only number of ranks that a full batch triad allows.
-std::optional<int> ranks_of(const BatchOptions& batch) {
-  if (!batch.train || !batch.micro_per_rank || !batch.accumulation) return std::nullopt;
-  return static_cast<int>(*batch.train / (*batch.micro_per_rank * *batch.accumulation));
-}
-
-config::ReadResult read_or_refuse(const std::string& file, std::optional<int> world_size) {
-  config::ReadResult read = config::read_config_file(file, {.world_size = world_size});
-  for (const config::Problem& problem : config::summary(read.report)) {
-    std::fprintf(stderr, "%s\n", format_problem(file, problem).c_str());
+void refuse_contradictions(const PlanArguments& arguments) {
+  if (!arguments.model.empty() && !arguments.params.empty()) {
+    throw ConfigError({.what = "--model and --params both say what is planned for",
+                       .value = arguments.params,
+                       .remedy = "give one of the two"});
   }
-  if (!read.report.has_errors()) return read;
-  throw ConfigError({.what = "cannot plan with this config",
-                     .value = file,
-                     .remedy = "mend what is listed above"});
-}
-
-Subject config_subject(const PlanArguments& arguments) {
-  Subject subject{.read = read_or_refuse(arguments.config_file, arguments.world_size)};
-  subject.on_accelerator = choose_accelerator(arguments, subject.assumptions);
-  const SettledConfig settled =
-      settle_config(subject.read, {.on_accelerator = subject.on_accelerator});
-  if (settled.chosen_precision) subject.assumptions.push_back(*settled.chosen_precision);
-  if (!settled.config.optimizer) subject.assumptions.emplace_back("no optimizer is named: Adam");
-  return subject;
-}
-
-void settle_ranks(const PlanArguments& arguments, Subject& subject) {
-  const BatchOptions& sizes = subject.read.config.batch;
-  const auto from_batch = ranks_of(sizes);
-  subject.world_size = arguments.world_size.value_or(from_batch.value_or(1));
-  if (!arguments.world_size) {
-    subject.assumptions.push_back(fmt::format("no --world-size: {} rank{}{}", subject.world_size,
-                                              subject.world_size == 1 ? "" : "s",
-                                              from_batch ? ", from the batch sizes" : ""));
-  }
-  const auto batch = config::solve_batch(sizes, subject.world_size);
-  subject.micro_steps = batch.sizes ? batch.sizes->accumulation : sizes.accumulation.value_or(1);
-  if (!arguments.config_file.empty() && !sizes.accumulation && subject.micro_steps == 1) {
-    subject.assumptions.emplace_back("no accumulation is given: one micro-step per step");
+  if (!arguments.compare.empty() && !arguments.config_file.empty()) {
+    throw ConfigError({.what = "--compare has the configurations already",
+                       .value = arguments.config_file,
+                       .remedy = "leave out --config"});
   }
 }
 
-Subject read_subject(const PlanArguments& arguments) {
-  Subject subject =
-      arguments.config_file.empty() ? default_subject(arguments) : config_subject(arguments);
-  settle_ranks(arguments, subject);
-  return subject;
-}
-
-// Far beyond any model: parameters that pass in one step, small enough that bytes stay countable.
-constexpr std::int64_t kMostParameterPasses = 100'000'000'000'000'000;
-
-std::int64_t parameter_count(const std::string& text, std::int64_t micro_steps) {
-  const std::int64_t count = parse_count(text, "--params");
-  if (count == 0) {
-    throw ConfigError({.what = "a model has parameters",
-                       .value = "--params " + text,
-                       .remedy = "give their number, such as 124M"});
+// Each as it asks for, whatever a tree would say.
+int compare(const PlanArguments& arguments) {
+  std::vector<PlanReport> reports;
+  for (const std::string& file : arguments.compare) {
+    PlanReport report = make_plan_report(read_plan_inputs(arguments, file));
+    report.title = file;
+    if (report.configured) {
+      for (const PlannedVariant& planned : report.variants) {
+        if (planned.variant == *report.configured) report.chosen = planned;
+      }
+    }
+    reports.push_back(std::move(report));
   }
-  if (count <= kMostParameterPasses / micro_steps) return count;
-  throw ConfigError({.what = "--params is out of range",
-                     .value = text,
-                     .remedy = "give at most " + human_count(kMostParameterPasses / micro_steps)});
-}
-
-// What train makes of the configuration at a stage.
-SettledConfig settled_at(const Subject& subject, std::int64_t parameters, int stage) {
-  const RankThreads threads =
-      rank_threads(usable_cpus(), subject.world_size, env_integer(EnvVar::kOmpThreads));
-  return settle_config(subject.read,
-                       {.communication = {.parameters = parameters,
-                                          .communicates_beside_compute =
-                                              subject.on_accelerator || threads.leave_idle_cores,
-                                          .one_rank = subject.world_size == 1},
-                        .on_accelerator = subject.on_accelerator,
-                        .stage = stage});
-}
-
-PlannedStage plan_stage(const ModelLayout& model, FootprintOptions options) {
-  const BudgetFit fit = judge_budgets(model, options);
-  options.first_host_unit = fit.first_host_unit;
-  options.undo_limit_bytes = fit.undo_limit_bytes;
-  PlannedStage planned{.stage = options.zero.stage,
-                       .footprint = footprint(model, options),
-                       .sent_bytes = bytes_sent_per_step(model, options),
-                       .units_on_device = tier_plan(model, options).first_host_unit};
-  if (fit.shortage) {
-    planned.does_not_fit =
-        fmt::format("{}: {}; {}", fit.shortage->what, fit.shortage->value, fit.shortage->remedy);
-  }
-  return planned;
-}
-
-// What comes of each stage. The last one has every choice about communication, so that its words
-// are those of all.
-void plan_stages(const PlanArguments& arguments, const Subject& subject, PlanReport& report) {
-  SettledConfig settled;
-  for (const Stage& stage : kStages) {
-    settled = settled_at(subject, report.parameters, stage.number);
-    FootprintOptions options = footprint_options(settled.config, subject.micro_steps);
-    options.accelerator = subject.on_accelerator;
-    const ModelLayout model = equal_units(report.parameters, arguments.units,
-                                          options.precision.model(), subject.world_size);
-    report.stages.push_back(plan_stage(model, options));
-  }
-  report.assumptions.insert(report.assumptions.end(), settled.chosen_communication.begin(),
-                            settled.chosen_communication.end());
-}
-
-// The stage that the configuration asks for, where it does.
-std::optional<int> stage_of(const PlanArguments& arguments, const config::ReadResult& read) {
-  const bool open = config::left_at_auto(read.provenance, "zero_optimization.stage");
-  if (arguments.config_file.empty() || open) return std::nullopt;
-  return read.config.zero.stage;
-}
-
-// Where a bf16 parameter lies elsewhere than its master (offload_optimizer), that is whole.
-std::string describe_precision(const FootprintOptions& options) {
-  const DType dtype = options.precision.model();
-  if (dtype == DType::fp32) return "fp32";
-  const bool halves = dtype == DType::bf16 && options.zero.halved_masters;
-  return fmt::format("{} with fp32 master{}", name_of(dtype), halves ? " in two halves" : "");
-}
-
-PlanReport make_report(const PlanArguments& arguments, const Subject& subject) {
-  const Config config =
-      settle_config(subject.read, {.on_accelerator = subject.on_accelerator}).config;
-  const FootprintOptions options = footprint_options(config, subject.micro_steps);
-  PlanReport report{
-      .parameters = parameter_count(arguments.params, options.micro_steps),
-      .world_size = subject.world_size,
-      .units = arguments.units,
-      .precision = describe_precision(options),
-      .optimizer = fmt::format("{} fp32 moment{} per parameter", options.moments_per_parameter,
-                               options.moments_per_parameter == 1 ? "" : "s"),
-      .assumptions = subject.assumptions,
-      .chosen_stage = stage_of(arguments, subject.read),
-      .stages = {}};
-  report.assumptions.push_back(
-      fmt::format("a model of {} equal units, which sizes the buffers (--units)", arguments.units));
-  plan_stages(arguments, subject, report);
-  return report;
+  print(arguments.json ? comparison_json(reports) : comparison_text(reports));
+  return 0;
 }
 
 int plan(const PlanArguments& arguments) {
-  const PlanReport report = make_report(arguments, read_subject(arguments));
+  refuse_contradictions(arguments);
+  if (!arguments.compare.empty()) return compare(arguments);
+  const PlanReport report = make_plan_report(read_plan_inputs(arguments));
+  if (!arguments.write_file.empty()) write_file(arguments.write_file, report.config_text);
+  if (!arguments.svg_file.empty()) write_file(arguments.svg_file, plan_svg(report));
+  if (!arguments.html_file.empty()) write_file(arguments.html_file, plan_html(report));
   print(arguments.json ? plan_json(report) : plan_text(report));
   return 0;
+}
+
+void add_model_options(CLI::App& verb, PlanArguments& arguments) {
+  verb.add_option("--model", arguments.model,
+                  "gpt:key=value,... as train takes it, or a config.json (or its folder), also of "
+                  "HuggingFace's GPT-2, Llama, Mistral, Qwen, Gemma, Phi")
+      ->type_name("SPEC");
+  verb.add_option("--params", arguments.params, "Parameters of any other model: 7.5e9, 7.5B, 124M")
+      ->type_name("COUNT");
+  verb.add_option("--layers,--units", arguments.units,
+                  "With --params: equal layers it is cut into (default 32)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 100'000));
+  verb.add_option("--seq", arguments.sequence, "Tokens of a sample (default: the model's)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  verb.add_option("--micro-batch", arguments.micro_batch,
+                  "Samples of a rank at once (default: the config's, else 1)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  verb.add_option("--lora-rank", arguments.lora_rank,
+                  "Adapters on queries and values, all else frozen")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
+  verb.add_flag("--whole-masters", arguments.whole_masters,
+                "Masters of bf16 parameters in one piece, as the ZeRO papers count");
+  verb.add_flag("--checkpoint", arguments.checkpoint, "Layers are computed again in backward");
+}
+
+void add_machine_options(CLI::App& verb, PlanArguments& arguments) {
+  verb.add_option("--world-size", arguments.world_size,
+                  "Ranks (default: what the config's batch sizes say, else 1)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20));
+  verb.add_option("--ranks-per-node", arguments.ranks_per_node,
+                  "Of these, on each host (default: 8 GPUs, or all CPU ranks)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20));
+  verb.add_option("--device", arguments.device, "cpu or cuda (default: as train takes here)")
+      ->type_name("DEVICE")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  verb.add_option("--device-memory", arguments.device_memory,
+                  "24GiB, or a device: H100, A100-40GB, 4090 (default: the device here)")
+      ->type_name("SIZE");
+  verb.add_option("--host-memory", arguments.host_memory,
+                  "Of each host, for all its ranks (default: what this one leaves)")
+      ->type_name("SIZE");
+  verb.add_option("--bandwidth", arguments.bandwidth,
+                  "What a rank sends per second: 25GB (default: measured, else assumed)")
+      ->type_name("SIZE");
+}
+
+void add_output_options(CLI::App& verb, PlanArguments& arguments) {
+  verb.add_option("--config", arguments.config_file, "Stage, precision, batch and bucket sizes")
+      ->type_name("FILE");
+  verb.add_option("--compare", arguments.compare, "Plan several configurations side by side")
+      ->type_name("FILE...");
+  verb.add_flag("--json", arguments.json, "Print JSON");
+  verb.add_option("--write", arguments.write_file, "Write the configuration to use")
+      ->type_name("FILE");
+  verb.add_option("--svg", arguments.svg_file, "Write a picture")->type_name("FILE");
+  verb.add_option("--html", arguments.html_file, "Write a page with picture and tables")
+      ->type_name("FILE");
 }
 
 }  // namespace
 
 void add_plan_verb(CommandLine& line) {
   auto arguments = std::make_shared<PlanArguments>();
-  CLI::App* verb =
-      add_verb(line.app, "plan", "Bytes per rank for every stage",
-               "zeroshard plan --params 7.5e9 --world-size 64 --config ds_config.json");
-  verb->add_option("--params", arguments->params, "Parameters of the model: 7.5e9, 7.5B, 124M")
-      ->type_name("COUNT")
-      ->required();
-  verb->add_option("--world-size", arguments->world_size,
-                   "Ranks (default: what the config's batch sizes say, else 1)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1 << 20));
-  verb->add_option("--config", arguments->config_file, "Stage, precision and bucket sizes")
-      ->type_name("FILE");
-  verb->add_option("--device", arguments->device, "cpu or cuda (default: as train takes here)")
-      ->type_name("DEVICE")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  verb->add_option("--units", arguments->units, "Equal units the model is cut into (default 32)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 100'000));
-  verb->add_flag("--json", arguments->json, "Print JSON");
+  CLI::App* verb = add_verb(
+      line.app, "plan", "What a model takes of a machine: memory, traffic, time",
+      "zeroshard plan --params 7.5e9 --world-size 64\n"
+      "  zeroshard plan --model gpt2-xl/ --world-size 8 --device-memory 24GiB --micro-batch 4");
+  add_model_options(*verb, *arguments);
+  add_machine_options(*verb, *arguments);
+  add_output_options(*verb, *arguments);
   verb->callback([&line, arguments] { line.action = [arguments] { return plan(*arguments); }; });
 }
 

@@ -201,7 +201,7 @@ Backend mpi_backend(const BuildVersions& built, const std::string& mpirun) {
 // All that ZeroShard reads, with their values; of others that change what a run does, the names.
 std::vector<Variable> read_variables() {
   std::vector<Variable> variables;
-  std::set<std::string> known{"PATH"};
+  std::set<std::string> known{"PATH", "HOME", "XDG_CACHE_HOME"};  // everybody has these
   for (const EnvVarInfo& info : all_env_vars()) {
     const auto value = known.insert(info.name).second ? env_text(info.var) : std::nullopt;
     if (value) variables.push_back({info.name, *value});
@@ -230,6 +230,10 @@ EnvReport collect_env(const BuildVersions& built, const std::string& program) {
                                 {"thread", true, "ranks are threads of one process, on the CPU"}},
                    .variables = read_variables()};
   report.backends.push_back(mpi_backend(built, report.mpirun));
+  const Calibration kept = Calibration::load(calibration_file());
+  for (const MachineMeasurement& one : kept.all()) {
+    if (one.host == host_name()) report.measured.push_back(one);
+  }
   return report;
 }
 

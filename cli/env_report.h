@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "zeroshard/planner/calibration.h"
+
 namespace zeroshard::cli {
 
 // What this program was built from and with. "none" means not found at that time.
@@ -83,6 +85,7 @@ struct EnvReport {
   std::string mpirun;  // "Open MPI 4.1.4"; empty where there is none
   std::vector<Backend> backends;
   std::vector<Variable> variables;
+  std::vector<MachineMeasurement> measured;  // on this host
 };
 
 // Looks at this machine and process. `program`: whose libtorch to look for; empty: that of the

@@ -176,14 +176,17 @@ std::vector<Named> inputs_of(const TrainOptions& options) {
 
 void check_outputs(const TrainOptions& options) {
   const Named log{"--log", options.log}, trace{"--trace", options.trace};
+  const Named report{"--report", options.report};
   check_file(log);
   check_replaced_file(trace);
+  check_replaced_file(report);
   check_folder({"--out", options.out});
   check_save_folder({"--save", options.save});
   refuse_same(trace, log);
+  refuse_same(report, log);
+  refuse_same(report, trace);
   for (const Named& input : inputs_of(options)) {
-    refuse_same(log, input);
-    refuse_same(trace, input);
+    for (const Named& output : {log, trace, report}) refuse_same(output, input);
   }
 }
 

@@ -26,6 +26,22 @@ std::string plural(std::int64_t count, const std::string& thing) {
   return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
+// "product_flops_32 121 G, ..."; of seconds in microseconds.
+std::string rates_text(const Rates& rates) {
+  std::string text;
+  for (const NamedRate& rate : named_rates()) {
+    const Rate& value = rates.*rate.member;
+    if (!value.measured) continue;
+    const bool seconds = rate.unit == "s";
+    text += fmt::format("{}{} {:.3g} {}", text.empty() ? "" : ", ", rate.meaning,
+                        seconds ? value.value * 1e6 : value.value / 1e9,
+                        seconds                 ? "us"
+                        : rate.unit == "FLOP/s" ? "GFLOP/s"
+                                                : "GB/s");
+  }
+  return text;
+}
+
 std::string bytes_or_unlimited(const std::optional<std::int64_t>& bytes) {
   return bytes ? human_bytes(*bytes) : "unlimited";
 }
@@ -83,6 +99,17 @@ void add_limits(const Limits& limits, Page& page) {
            fmt::format("transparent: {}; set aside: {} of {}, {} free",
                        limits.transparent_huge_pages.value_or("not there"), limits.huge_pages,
                        human_bytes(limits.huge_page_bytes), limits.huge_pages_free));
+}
+
+void add_measured(const EnvReport& report, Page& page) {
+  if (report.measured.empty()) {
+    page.add("measured", "nothing; `zeroshard env --measure` measures how fast this machine is");
+  }
+  for (const MachineMeasurement& one : report.measured) {
+    page.add("measured",
+             fmt::format("{}, on {} with {}: {}", one.date, one.accelerator ? "GPUs" : "the CPU",
+                         plural(one.ranks, "rank"), rates_text(one.rates)));
+  }
 }
 
 void write_limits(const Limits& limits, JsonWriter& json) {
@@ -180,6 +207,7 @@ std::string env_text_page(const EnvReport& report) {
              fmt::format("{:<7} {}{}", backend.name, backend.usable ? "" : "no: ", backend.detail));
   }
   add_limits(report.limits, page);
+  add_measured(report, page);
   if (report.variables.empty()) page.add("variables", "none set");
   for (const auto& [name, value] : report.variables) {
     page.add("variables", value ? name + "=" + *value : name + " is set");
@@ -201,6 +229,19 @@ std::string env_json(const EnvReport& report) {
     json.open_object();
     json.field("name", name);
     if (value) json.field("value", *value);
+    json.close_object();
+  }
+  json.close_list();
+  json.open_list("measured");
+  for (const MachineMeasurement& one : report.measured) {
+    json.open_object();
+    json.field("date", one.date);
+    json.field("accelerator", one.accelerator);
+    json.field("ranks", one.ranks);
+    json.field("threads", one.threads);
+    for (const NamedRate& rate : named_rates()) {
+      if ((one.rates.*rate.member).measured) json.field(rate.name, (one.rates.*rate.member).value);
+    }
     json.close_object();
   }
   json.close_list();

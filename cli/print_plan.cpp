@@ -1,120 +1,278 @@
-#include "cli/print_plan.h"
-
+// A plan as text.
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include "cli/json_writer.h"
+#include "cli/plan_report.h"
 #include "cli/text_table.h"
 #include "zeroshard/base/bytes.h"
+#include "zeroshard/monitor/terminal.h"
 
 namespace zeroshard::cli {
 namespace {
 
 using Align = TextTable::Align;
 
-std::string cell(std::int64_t bytes) { return bytes == 0 ? "-" : human_bytes_decimal(bytes); }
+constexpr int kUsualColumns = 100;
 
-// One tier's table; `with_traffic` adds what each rank sends, once.
-std::string tier_table(const PlanReport& report, Tier tier, bool with_traffic) {
-  std::vector<Align> columns(8, Align::right);
-  std::vector<std::string> head{"stage"};
-  for (Category category : kCategories) {
-    if (category == Category::buffers) head.emplace_back("= states");
-    head.emplace_back(name_of(category));
+// Devices are spoken of in GiB; the paper counts in GB.
+class Sizes {
+ public:
+  explicit Sizes(const PlanReport& report) : binary_(report.limits.any()) {}
+  std::string cell(std::int64_t bytes) const { return bytes == 0 ? "-" : text(bytes); }
+  std::string text(std::int64_t bytes) const {
+    return binary_ ? human_bytes(bytes) : human_bytes_decimal(bytes);
   }
-  head.emplace_back("= total");
-  if (with_traffic) {
-    head.emplace_back("sent per step");
-    columns.push_back(Align::right);
-  }
+  const char* unit() const { return binary_ ? "GiB = 2^30 bytes" : "GB = 1e9 bytes"; }
+
+ private:
+  const bool binary_;
+};
+
+std::string seconds_text(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
+  if (seconds < 1000) return fmt::format("{:.3g} s", seconds);
+  return fmt::format("{:.0f} s", seconds);
+}
+
+bool is_marked(const PlanReport& report, const PlannedVariant& planned) {
+  return report.decision ? planned.variant == report.chosen.variant
+                         : report.configured == planned.variant;
+}
+
+// "2 +opt +param"
+std::string short_name(const Variant& variant) {
+  return fmt::format("{}{}{}", variant.stage, variant.optimizer_on_host ? " +opt" : "",
+                     variant.parameters_on_host ? " +param" : "");
+}
+
+// By what it is for, in the phase in which the device holds most.
+std::string memory_table(const PlanReport& report) {
+  const Sizes sizes(report);
+  const bool more = report.counts_activations();
+  std::vector<std::string> head{"stage",   "parameters", "gradients", "master",
+                                "moments", "= states",   "buffers"};
+  if (more) head.insert(head.end(), {"activations", "libraries"});
+  head.insert(head.end(), {"= total", "on the host", "sent per step"});
+  std::vector<Align> columns(head.size(), Align::right);
+  columns.front() = Align::left;
   TextTable table(std::move(columns));
   table.add_row(std::move(head));
   table.add_rule();
-  for (const PlannedStage& planned : report.stages) {
-    const bool chosen = report.chosen_stage == planned.stage;
-    std::vector<std::string> row{fmt::format("{}{}", chosen ? "> " : "", planned.stage)};
-    for (Category category : kCategories) {
-      if (category == Category::buffers) row.push_back(cell(planned.footprint.states(tier)));
-      row.push_back(cell(planned.footprint.bytes(category, tier)));
+  for (const PlannedVariant& planned : report.variants) {
+    const MemoryTable& now = planned.memory.at(planned.memory.worst(Tier::device));
+    const auto of = [&](Line line) { return now.bytes(line, Tier::device); };
+    const std::int64_t states =
+        of(Line::parameters) + of(Line::gradients) + of(Line::master) + of(Line::moments);
+    std::vector<std::string> row{
+        fmt::format("{} {}", is_marked(report, planned) ? ">" : " ", short_name(planned.variant)),
+        sizes.cell(of(Line::parameters)),
+        sizes.cell(of(Line::gradients)),
+        sizes.cell(of(Line::master)),
+        sizes.cell(of(Line::moments)),
+        sizes.cell(states),
+        sizes.cell(bytes_of(Share::buffers, now, Tier::device))};
+    if (more) {
+      row.push_back(sizes.cell(bytes_of(Share::activations, now, Tier::device) +
+                               bytes_of(Share::working, now, Tier::device)));
+      row.push_back(sizes.cell(of(Line::library)));
     }
-    row.push_back(cell(planned.footprint.total(tier)));
-    if (with_traffic) row.push_back(cell(planned.sent_bytes));
+    row.push_back(sizes.cell(now.total(Tier::device)));
+    row.push_back(sizes.cell(planned.memory.engine.total(Tier::host)));
+    row.push_back(sizes.cell(planned.sent_bytes));
     table.add_row(std::move(row));
   }
   return table.text();
 }
 
-bool uses_host(const PlannedStage& planned) { return planned.footprint.total(Tier::host) > 0; }
+bool has_times(const PlanReport& report) {
+  return std::ranges::any_of(report.variants,
+                             [](const PlannedVariant& each) { return each.time.has_value(); });
+}
 
-// What the tables do not say of the stages: where units are cut in two parts, and what budgets are
-// too small for.
+std::string time_table(const PlanReport& report) {
+  TextTable table({Align::left, Align::right, Align::right, Align::right, Align::right,
+                   Align::right, Align::right, Align::left});
+  table.add_row({"stage", "forward", "backward", "network", "PCIe", "host", "= step", "waits for"});
+  table.add_rule();
+  for (const PlannedVariant& planned : report.variants) {
+    if (!planned.time) continue;
+    const StepEstimate& time = *planned.time;
+    const auto cell = [](double seconds) {
+      return seconds == 0 ? std::string("-") : seconds_text(seconds);
+    };
+    table.add_row(
+        {fmt::format("{} {}", is_marked(report, planned) ? ">" : " ", short_name(planned.variant)),
+         cell(time.forward), cell(time.backward), cell(time.network), cell(time.copies),
+         cell(time.host), cell(time.step),
+         std::string(name_of(time.bottleneck(planned.options.micro_steps)))});
+  }
+  return table.text();
+}
+
+// The chosen one, phase by phase.
+std::string phase_table(const PlanReport& report) {
+  const Sizes sizes(report);
+  std::vector<std::string> head{name_of(report.chosen.variant)};
+  for (const StepPhase phase : kStepPhases) head.emplace_back(name_of(phase));
+  head.emplace_back("on the host");
+  std::vector<Align> columns(head.size(), Align::right);
+  columns.front() = Align::left;
+  TextTable table(std::move(columns));
+  table.add_row(std::move(head));
+  table.add_rule();
+  const MemoryPlan& memory = report.chosen.memory;
+  const MemoryTable& host = memory.at(memory.worst(Tier::host));
+  for (const Line line : kLines) {
+    std::int64_t most = host.bytes(line, Tier::host);
+    std::vector<std::string> row{"  " + std::string(name_of(line))};
+    for (const StepPhase phase : kStepPhases) {
+      const std::int64_t bytes = memory.at(phase).bytes(line, Tier::device);
+      most = std::max(most, bytes);
+      row.push_back(sizes.cell(bytes));
+    }
+    row.push_back(sizes.cell(host.bytes(line, Tier::host)));
+    if (most > 0) table.add_row(std::move(row));
+  }
+  std::vector<std::string> sum{"= in all"};
+  for (const StepPhase phase : kStepPhases) {
+    sum.push_back(sizes.cell(memory.at(phase).total(Tier::device)));
+  }
+  sum.push_back(sizes.cell(host.total(Tier::host)));
+  table.add_row(std::move(sum));
+  return table.text();
+}
+
+std::string limits_text(const PlanReport& report) {
+  const auto size = [](std::int64_t bytes) { return human_bytes(bytes); };
+  const MemoryLimits& limits = report.limits;
+  std::string text;
+  if (limits.device) {
+    text += fmt::format("device: {}{}", report.device_name.empty() ? "" : report.device_name + ", ",
+                        size(*limits.device));
+  }
+  if (limits.host)
+    text += fmt::format("{}host: {} for each rank", text.empty() ? "" : "; ", size(*limits.host));
+  if (limits.both) {
+    text += fmt::format("{}{} for each rank, device and host in one", text.empty() ? "" : "; ",
+                        size(*limits.both));
+  }
+  return text.empty() ? text : text + "\n";
+}
+
+std::string tree_text(const PlanReport& report) {
+  std::string text = "\nThe tree, walked:\n";
+  for (const std::string& words : report.decision->words) text += "  " + words + "\n";
+  if (!report.decision->fits) {
+    text +=
+        "  nothing fits: take more ranks, a smaller micro-batch, or a device with more memory\n";
+  }
+  if (report.filled) {
+    const PlannedVariant& filled = *report.filled;
+    text += fmt::format(
+        "  with a device_budget of {} the first {} units keep their optimizer states there{}\n",
+        human_bytes(filled.memory.engine.total(Tier::device)), filled.units_on_device,
+        filled.time ? ": " + seconds_text(filled.time->step) + " a step" : "");
+  }
+  if (report.fastest) {
+    text += fmt::format("  {} fits as well, and its step takes {} instead of {}\n",
+                        name_of(report.fastest->variant), seconds_text(report.fastest->time->step),
+                        seconds_text(report.chosen.time->step));
+  }
+  return text;
+}
+
+// What the tables do not say: where units are cut in two parts, and what budgets are too small for.
 std::string notes(const PlanReport& report) {
   std::string out;
-  const auto units = static_cast<std::size_t>(report.units);
-  for (const PlannedStage& planned : report.stages) {
-    const std::size_t stay = planned.units_on_device;
-    if (uses_host(planned) && stay > 0 && stay < units) {
-      out += fmt::format(
-          "stage {}: the first {} of {} units keep their optimizer states on the device\n",
-          planned.stage, stay, units);
+  for (const PlannedVariant& planned : report.variants) {
+    const bool host = planned.memory.engine.total(Tier::host) > 0;
+    if (host && planned.units_on_device > 0 && planned.options.first_host_unit) {
+      out += fmt::format("{}: the first {} units keep their optimizer states on the device\n",
+                         name_of(planned.variant), planned.units_on_device);
     }
-    if (!planned.does_not_fit.empty()) {
-      out += fmt::format("stage {} does not fit: {}\n", planned.stage, planned.does_not_fit);
+    if (planned.budget_shortage) {
+      const Fault& fault = *planned.budget_shortage;
+      out += fmt::format("{} does not fit: {}: {}; {}\n", name_of(planned.variant), fault.what,
+                         fault.value, fault.remedy);
     }
   }
   return out.empty() ? out : "\n" + out;
 }
 
-}  // namespace
-
-std::string plan_text(const PlanReport& report) {
-  std::string out = fmt::format(
-      "{} parameters on {} rank{}: {}, {}\n", human_count(report.parameters), report.world_size,
-      report.world_size == 1 ? "" : "s", report.precision, report.optimizer);
-  for (const std::string& assumption : report.assumptions) out += "assumed: " + assumption + "\n";
-  out += "\nBytes per rank on the device (GB = 1e9 bytes; activations are not counted)\n";
-  out += tier_table(report, Tier::device, true);
-  if (std::any_of(report.stages.begin(), report.stages.end(), uses_host)) {
-    out += "\nBytes per rank on the host\n" + tier_table(report, Tier::host, false);
+std::string header(const PlanReport& report) {
+  std::string out = fmt::format("{}\n{} rank{}, {}, {}", report.description, report.ranks,
+                                report.ranks == 1 ? "" : "s", report.precision, report.optimizer);
+  if (report.counts_activations()) {
+    out += fmt::format("; micro-batch {} of {} token{}", report.micro_batch, report.sequence,
+                       report.sequence == 1 ? "" : "s");
   }
-  out += notes(report);
-  if (report.chosen_stage) out += "\n> the config's stage\n";
+  out += "\n" + limits_text(report);
+  for (const std::string& assumption : report.assumptions) out += "assumed: " + assumption + "\n";
   return out;
 }
 
-std::string plan_json(const PlanReport& report) {
-  JsonWriter json;
-  json.open_object();
-  json.field("parameters", report.parameters);
-  json.field("world_size", report.world_size);
-  json.field("units", report.units);
-  json.field("precision", report.precision);
-  json.field("optimizer", report.optimizer);
-  json.list("assumptions", report.assumptions);
-  if (report.chosen_stage) json.field("config_stage", *report.chosen_stage);
-  json.open_list("stages");
-  for (const PlannedStage& planned : report.stages) {
-    json.open_object();
-    json.field("stage", planned.stage);
-    for (const auto& [tier, name] :
-         {std::pair{Tier::device, "device_bytes"}, std::pair{Tier::host, "host_bytes"}}) {
-      json.open_object(name);
-      for (Category category : kCategories) {
-        json.field(name_of(category), planned.footprint.bytes(category, tier));
-      }
-      json.field("states", planned.footprint.states(tier));
-      json.field("total", planned.footprint.total(tier));
-      json.close_object();
-    }
-    json.field("sent_bytes_per_step", planned.sent_bytes);
-    json.field("units_on_device", static_cast<std::int64_t>(planned.units_on_device));
-    if (!planned.does_not_fit.empty()) json.field("does_not_fit", planned.does_not_fit);
-    json.close_object();
+std::string largest_text(const PlanReport& report) {
+  std::string out;
+  if (report.largest_micro_batch) {
+    out += fmt::format("\nThe largest micro-batch that fits: {}\n", *report.largest_micro_batch);
   }
-  json.close_list();
-  json.close_object();
-  return json.text();
+  if (!report.largest_model.empty()) {
+    out += fmt::format("{}The largest model of this kind that fits: {}\n",
+                       report.largest_micro_batch ? "" : "\n", report.largest_model);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string plan_text(const PlanReport& report) {
+  const Sizes sizes(report);
+  std::string out = header(report);
+  out += fmt::format("\nMemory of a rank on the device, at its peak ({}{})\n", sizes.unit(),
+                     report.counts_activations() ? "" : "; activations are not counted");
+  out += memory_table(report) + notes(report);
+  out += "\n" +
+         plan_bars(report, static_cast<int>(usable_columns(STDOUT_FILENO).value_or(kUsualColumns)));
+  if (has_times(report)) {
+    const std::string source = report.rates_source.empty()
+                                   ? "assumed of " + report.device_name +
+                                         "; `zeroshard env --measure` measures this machine"
+                                   : report.rates_source;
+    out += fmt::format("\nTime of a step (rates {})\n{}", source, time_table(report));
+  }
+  if (report.decision) out += tree_text(report);
+  if (report.counts_activations()) {
+    out += "\nThe chosen one, by phase (what the engine owns is exact, the rest an estimate)\n" +
+           phase_table(report);
+  }
+  out += largest_text(report);
+  if (report.decision) out += "\nThe configuration to use:\n" + report.config_text;
+  if (!report.decision && report.configured) out += "\n> as the configuration has it\n";
+  return out;
+}
+
+std::string comparison_text(const std::vector<PlanReport>& reports) {
+  std::string out = reports.front().description + "\n\n";
+  TextTable table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::right,
+                   Align::left});
+  table.add_row({"configuration", "stage", "device", "host", "sent per step", "step", ""});
+  table.add_rule();
+  for (const PlanReport& report : reports) {
+    const Sizes sizes(report);
+    const PlannedVariant& planned = report.chosen;
+    const bool fits = planned.fits(report.limits);
+    table.add_row(
+        {report.title, short_name(planned.variant), sizes.cell(planned.memory.peak(Tier::device)),
+         sizes.cell(planned.memory.engine.total(Tier::host)), sizes.cell(planned.sent_bytes),
+         planned.time ? seconds_text(planned.time->step) : "-",
+         !report.limits.any() ? ""
+         : fits               ? "fits"
+                              : "does not fit"});
+  }
+  return out + table.text();
 }
 
 }  // namespace zeroshard::cli

@@ -119,6 +119,24 @@ CLI::Option* add_text(CLI::App& verb, const char* name, std::string& value, cons
   return verb.add_option(name, value, help);
 }
 
+// With a unit: a bare number may be meant in bytes, or in gigabytes.
+void add_memory(CLI::App& verb, const char* name, std::optional<std::int64_t>& bytes,
+                const char* help) {
+  verb.add_option_function<std::string>(
+          name,
+          [&bytes, name](const std::string& text) {
+            bytes = parse_bytes(text, name);
+            const auto quantity = split_quantity(text);
+            if (*bytes > 0 && !quantity->unit.empty()) return;
+            throw ConfigError(
+                {.what = std::string(name) + (*bytes > 0 ? " has no unit" : " is nothing"),
+                 .value = text,
+                 .remedy = "give a size such as 24GiB"});
+          },
+          help)
+      ->type_name("SIZE");
+}
+
 void add_data_options(CLI::App& verb, TrainOptions& options) {
   verb.add_option("--data", options.data, "Files to learn from, one behind the other")
       ->take_all()
@@ -231,6 +249,10 @@ class Words {
     if (value) add_value(name, *value);
   }
 
+  void add_bytes(const std::string& name, const std::optional<std::int64_t>& bytes) {
+    if (bytes) add(name, fmt::format("{}B", *bytes));
+  }
+
   // To CLI11 a value of several in brackets is a list.
   void add_files(const std::string& name, const std::vector<std::string>& files) {
     for (const std::string& file : files) add(name, file.starts_with('[') ? "./" + file : file);
@@ -278,12 +300,17 @@ void add_train_options(CLI::App& verb, TrainOptions& options) {
   add_text(verb, "--device", options.device, "Default: cuda where there is one")
       ->type_name("cpu|cuda|cuda:N")
       ->check(device());
+  add_memory(verb, "--device-memory", options.device_memory,
+             "What a rank may take of its device: 24GiB (default: what is free)");
+  add_memory(verb, "--host-memory", options.host_memory,
+             "What the ranks of a host may take of it (default: what is free)");
   verb.option_defaults()->group("Results");
   add_text(verb, "--out", options.out, "Write the trained weights into this folder")
       ->type_name("DIR");
   add_text(verb, "--log", options.log, "Write one JSON object per step")->type_name("FILE.jsonl");
   add_text(verb, "--trace", options.trace, "Write what ran when, for ui.perfetto.dev")
       ->type_name("FILE");
+  add_text(verb, "--report", options.report, "Write a page about the run")->type_name("FILE.html");
   verb.add_flag("--no-sample", options.no_sample, "Show no sample of what was learnt at the end");
   verb.option_defaults()->group("Checkpoints");
   add_checkpoint_options(verb, options);
@@ -326,9 +353,12 @@ std::vector<std::string> words_of(const TrainOptions& options) {
   words.add_if_set("--batch-size", options.batch_size);
   words.add_unless("--seed", options.seed, usual.seed);
   words.add_unless("--device", options.device, usual.device);
+  words.add_bytes("--device-memory", options.device_memory);
+  words.add_bytes("--host-memory", options.host_memory);
   words.add_unless("--out", options.out, usual.out);
   words.add_unless("--log", options.log, usual.log);
   words.add_unless("--trace", options.trace, usual.trace);
+  words.add_unless("--report", options.report, usual.report);
   if (options.no_sample) words.add_word("--no-sample");
   words.add_unless("--save", options.save, usual.save);
   words.add_unless("--save-every", text_of(options.save_every), text_of(usual.save_every));

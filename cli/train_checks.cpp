@@ -13,6 +13,7 @@
 #include "zeroshard/config/summary.h"
 #include "zeroshard/trainer/inputs.h"
 #include "zeroshard/trainer/resume.h"
+#include "zeroshard/trainer/run_plan.h"
 #include "zeroshard/trainer/run_settings.h"
 #include "zeroshard/trainer/synthetic.h"
 #include "zeroshard/trainer/token_file.h"
@@ -91,10 +92,17 @@ bool may_train(const TrainOptions& options, int ranks) {
   const ModelOptions model = model_of(options);
   const std::int64_t samples =
       std::visit([&](const auto& one) { return check_data(options, one); }, model);
-  const RunSettings run = resolve_run(options, read,
-                                      {.world_size = ranks,
-                                       .has_accelerator = may_have_accelerator(options),
-                                       .sample_count = samples});
+  RunFacts facts{.world_size = ranks,
+                 .has_accelerator = may_have_accelerator(options),
+                 .sample_count = samples};
+  // What is here only the ranks can tell, but what is given can be judged before they start.
+  const bool is_given = options.device_memory && !options.device.empty();
+  if (is_given) {
+    facts.memory.device = options.device_memory;
+    facts.memory_is_given = true;
+  }
+  const RunSettings run = resolve_run(options, read, facts);
+  if (is_given) judge_memory(run, plan_of(run, facts), facts);
   if (!options.init.empty()) check_weights(StateFiles::open(options.init), model);
   if (const auto resumed = checkpoint_to_resume(options)) {
     check_weights(StateFiles::open_checkpoint(*resumed), model);

@@ -40,6 +40,7 @@ struct CoreSettings {
 EngineOptions engine_options_of(const PythonConfig& config, const CoreSettings& settings);
 
 void bind_config(py::module_& module);
+void bind_choice(py::module_& module);
 void bind_monitors(py::module_& module);
 void bind_schedules(py::module_& module);
 void bind_communicator(py::module_& module);

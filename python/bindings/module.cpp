@@ -13,6 +13,7 @@ PYBIND11_MODULE(_C, module) {
   using namespace zeroshard::python;
   bind_errors(module);
   bind_config(module);
+  bind_choice(module);
   bind_monitors(module);
   bind_schedules(module);
   bind_communicator(module);

@@ -13,6 +13,19 @@ class StateError(Error, ValueError, AssertionError): ...
 
 def log_info(line: str) -> None: ...
 
+class ChoiceFacts:
+    ranks: int
+    ranks_on_host: int
+    on_accelerator: bool
+    micro_steps: int
+    device_bytes: int | None
+    host_bytes: int | None
+
+def leaves_variant_open(config: Config) -> bool: ...
+def choose_variant(config: Config, units: list[tuple[str, list[tuple[str, list[int], bool]], bool]],
+                   facts: ChoiceFacts) -> tuple[Config, str]: ...
+def host_memory_room() -> int | None: ...
+
 class Config:
     @staticmethod
     def read(text: str, source: str, world_size: int, is_file: bool = False) -> Config: ...

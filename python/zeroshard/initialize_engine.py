@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from zeroshard import distributed
+from zeroshard.choose_variant import settle_auto
 from zeroshard.data import RankLoader
 from zeroshard.engine import Engine
 from zeroshard.engine_registry import destroy_engine_of
@@ -51,6 +52,7 @@ def initialize(
         optimizer = make_optimizer(configuration, model, optimizer, listed(model_parameters))
         if optimizer is not None:
             configuration.refuse_auto()
+            settle_auto(configuration, model, distributed.local_device())
         engine = Engine(model, configuration, optimizer, distributed.local_device())
         engine.lr_scheduler = _make_scheduler(engine, lr_scheduler)
         if training_data is not None:

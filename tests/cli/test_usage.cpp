@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"help config chekc", "unknown verb: chekc; did you mean check?"},
                     Mistake{"config chekc x.json", "unknown verb: chekc; did you mean check?"},
                     Mistake{"", "[usage]"}, Mistake{"config", "[usage]"},
-                    Mistake{"plan", "--params is required"},
+                    Mistake{"plan", "there is no model to plan for"},
                     Mistake{"plan --params 1e9 --world-size 0", "--world-size"},
                     Mistake{"plan --params 1e9 --world-size two", "--world-size"},
                     Mistake{"plan --params lots", "--params"},

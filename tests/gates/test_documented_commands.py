@@ -21,6 +21,7 @@ NOT_RUN = {
     "zeroshard run --ranks 2 train.py": "the reader's own script",
     "zeroshard run --ranks 3 ./train": "the reader's own program, killed",
     "zeroshard run --ranks 3 build/project/ranks": "gate.test_install builds it and runs it",
+    "zeroshard env --measure --ranks 2": "train.measure runs it, with a cache of its own",
     "zeroshard run --ranks 2 examples/python/train_gpt.py": "python.test_examples runs it",
 }
 

@@ -157,12 +157,12 @@ std::shared_ptr<StreamQueue> FakeAccelerator::make_stream(int) {
 
 std::shared_ptr<void> FakeAccelerator::allocate(int, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (bytes > kCapacity - held_bytes_) return nullptr;
+  if (bytes > kCapacity - use_.use().now) return nullptr;
   void* data = mmap(nullptr, static_cast<std::size_t>(whole_pages(bytes)), PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ZS_CHECK(data != MAP_FAILED, "mmap");
   regions_[reinterpret_cast<std::uintptr_t>(data)] = {bytes, 0};
-  held_bytes_ += bytes;
+  use_.add(bytes);
   return {data, [this](void* memory) { give_back(memory); }};
 }
 
@@ -209,7 +209,7 @@ void FakeAccelerator::give_back(void* data) {
   const std::lock_guard lock(mutex_);
   const auto region = region_of(data);
   ZS_CHECK_EQ(region->second.users, 0, "device memory went back while it was in use");
-  held_bytes_ -= region->second.bytes;
+  use_.add(-region->second.bytes);
   munmap(data, static_cast<std::size_t>(whole_pages(region->second.bytes)));
   regions_.erase(region);
 }

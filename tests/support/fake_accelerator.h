@@ -47,6 +47,11 @@ class FakeAccelerator final : public DeviceBackend {
   void unpin(int index, void* data) noexcept override;
   bool is_pinned(int index, const void* data) override;
   void trim(int) override { ++trims_; }
+  MemoryUse memory_use(int) override { return use_.use(); }
+  void forget_memory_peak(int) override { use_.forget_peak(); }
+  std::optional<DeviceMemory> device_memory(int) override {
+    return DeviceMemory{.total = kCapacity, .free = kCapacity - use_.use().now};
+  }
 
  private:
   friend class FakeQueue;
@@ -67,7 +72,7 @@ class FakeAccelerator final : public DeviceBackend {
 
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, Region> regions_;
-  std::int64_t held_bytes_ = 0;
+  MemoryCount use_;
   std::map<std::uintptr_t, std::int64_t> pinned_;  // bytes by address
   std::atomic<std::int64_t> pin_limit_ = std::int64_t{1} << 40;
   std::atomic<std::int64_t> unpinned_copies_ = 0, trims_ = 0;

@@ -46,7 +46,7 @@ class SignalTest(TrainTest):
     def assert_whole(self):
         """The log ends with a whole step, and has every one before."""
         self.assertTrue(self.log.read_text().endswith("}\n"))
-        steps = [line["step"] for line in read_log(self.log)]
+        steps = [line["step"] for line in read_log(self.log) if "step" in line]
         self.assertEqual(steps, list(range(1, len(steps) + 1)))
         return len(steps)
 
@@ -117,7 +117,7 @@ class ClosingSample(SignalTest):
     def start_sample(self, ranks=1, **options):
         config = self.CONFIG | {"zero_optimization": {"stage": 3 if ranks > 1 else 0}}
         job = self.start(config, ranks, steps=1, model=self.MODEL, **options)
-        self.wait_for(job, lambda: "torch's libraries included" in self.out.read_text())
+        self.wait_for(job, lambda: "the process" in self.out.read_text())
         return job, time.monotonic()
 
     def test_takes_two_seconds_at_most(self):

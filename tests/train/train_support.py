@@ -37,6 +37,11 @@ class Run:
         return [line for line in self.log if "loss" in line]
 
     @property
+    def memory(self):
+        """Planned and measured, which the last line tells."""
+        return self.log[-1]["memory"]
+
+    @property
     def evaluations(self):
         return {line["step"]: line["eval_loss"] for line in self.log if "eval_loss" in line}
 

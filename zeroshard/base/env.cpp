@@ -12,7 +12,7 @@ namespace zeroshard {
 namespace {
 
 // In the order of the enum, so that the index is the value.
-constexpr std::array<EnvVarInfo, 19> kEnvVars{{
+constexpr std::array<EnvVarInfo, 22> kEnvVars{{
     {EnvVar::kLog, "ZEROSHARD_LOG", "log level, and which ranks log: info, debug:all, warning:3"},
     {EnvVar::kControlPort, "ZEROSHARD_CONTROL_PORT", "port of rank 0's control channel"},
     {EnvVar::kRank, "RANK", "rank of this process, set by torchrun"},
@@ -32,6 +32,9 @@ constexpr std::array<EnvVarInfo, 19> kEnvVars{{
     {EnvVar::kTerminalColumns, "ZEROSHARD_TERMINAL_COLUMNS", "width of the terminal behind mpirun"},
     {EnvVar::kPython, "ZEROSHARD_PYTHON", "the interpreter that runs Python programs"},
     {EnvVar::kTorchCpu, "ATEN_CPU_CAPABILITY", "the instruction set that torch is held to"},
+    {EnvVar::kCalibration, "ZEROSHARD_CALIBRATION", "the file that keeps what was measured here"},
+    {EnvVar::kCacheHome, "XDG_CACHE_HOME", "where such files are, if that is not set"},
+    {EnvVar::kHome, "HOME", "whose .cache that is, if neither is set"},
 }};
 
 }  // namespace

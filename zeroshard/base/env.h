@@ -30,6 +30,9 @@ enum class EnvVar {
   kTerminalColumns,   // ZEROSHARD_TERMINAL_COLUMNS
   kPython,            // ZEROSHARD_PYTHON
   kTorchCpu,          // ATEN_CPU_CAPABILITY
+  kCalibration,       // ZEROSHARD_CALIBRATION
+  kCacheHome,         // XDG_CACHE_HOME
+  kHome,              // HOME
 };
 
 struct EnvVarInfo {

@@ -51,6 +51,7 @@ void Walk::walk_member(const Node& object, const Member& member, const Place& pl
 void Walk::enter_section(const Section& section, const Member& member, const Place& outer) {
   // DeepSpeed drops "auto" where it checks types, so a section inside such a section may be it.
   const bool dropped = member.value.is_auto() && outer.unknown_keys == UnknownKeys::refused;
+  if (dropped) note_auto(section, member, outer);
   if (member.value.is(Node::Kind::null) || dropped) return;
   if (section.path == "zero_optimization" && member.value.is(Node::Kind::boolean)) {
     return bare_zero_optimization(member);
@@ -74,6 +75,14 @@ void Walk::enter_section(const Section& section, const Member& member, const Pla
   const bool has_kinds = !key_table().kind_names(section.path, false).empty();
   if (has_kinds) return enter_kind_section(section, member.value, place);
   walk_section(member.value, place);
+}
+
+// Of a section that is "auto" the question is its device.
+void Walk::note_auto(const Section& section, const Member& member, const Place& outer) {
+  const std::string device = section.path + ".device";
+  if (key_table().find_key(device) == nullptr) return;
+  provenance_[device] = {Source::automatic, member.value.at, join_path(outer.written, member.key),
+                         spelling(member.value)};
 }
 
 void Walk::report_section(const Section& section, const Member& member, const Place& outer) {

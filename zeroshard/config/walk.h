@@ -33,6 +33,7 @@ class Walk {
   void walk_section(const Node& object, const Place& place);
   void walk_member(const Node& object, const Member& member, const Place& place);
   void enter_section(const Section& section, const Member& member, const Place& outer);
+  void note_auto(const Section& section, const Member& member, const Place& outer);
   void report_section(const Section& section, const Member& member, const Place& outer);
   void enter_kind_section(const Section& section, const Node& object, const Place& place);
   const Kind* choose_kind(const Section& section, const Node& object, const Place& place);

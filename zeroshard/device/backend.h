@@ -14,9 +14,11 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "zeroshard/device/device.h"
+#include "zeroshard/device/memory_count.h"
 
 namespace zeroshard {
 
@@ -60,6 +62,12 @@ struct CopyRequest {
   std::int64_t bytes = 0;
 };
 
+// What the driver says of a device, all its processes together.
+struct DeviceMemory {
+  std::int64_t total = 0;
+  std::int64_t free = 0;
+};
+
 // One order of work; stream.h says what each call promises.
 class StreamQueue {
  public:
@@ -94,6 +102,11 @@ class DeviceBackend {
   // Gives memory that nobody holds back to the driver, so that other processes can have it:
   // allocators keep some for the next who asks.
   virtual void trim(int index) = 0;
+  // What is given out, to us and to torch alike.
+  virtual MemoryUse memory_use(int index) = 0;
+  virtual void forget_memory_peak(int index) = 0;
+  // Unset for the CPU: base/memory_room.h knows what the host has.
+  virtual std::optional<DeviceMemory> device_memory(int index) = 0;
 };
 
 // Throws ConfigError where this process has no such device, saying why and what to do.

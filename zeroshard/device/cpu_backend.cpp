@@ -54,10 +54,15 @@ class CpuBackend final : public DeviceBackend {
   std::shared_ptr<void> allocate(int, std::int64_t bytes) override {
     constexpr std::align_val_t kAlignment{256};  // of every buffer, on every device
     const auto size = static_cast<std::size_t>(bytes);
+    if (!cpu_memory_count().has_room_for(bytes)) return nullptr;
     void* data = ::operator new(size, kAlignment, std::nothrow);
     if (data == nullptr) return nullptr;
     prefer_huge_pages(data, size);
-    return {data, [=](void* memory) { ::operator delete(memory, kAlignment); }};
+    cpu_memory_count().add(bytes);
+    return {data, [=](void* memory) {
+              ::operator delete(memory, kAlignment);
+              cpu_memory_count().add(-bytes);
+            }};
   }
 
   std::shared_ptr<void> allocate_pinned(int index, std::int64_t bytes) override {
@@ -68,12 +73,20 @@ class CpuBackend final : public DeviceBackend {
   void unpin(int, void*) noexcept override {}
   bool is_pinned(int, const void*) override { return true; }
   void trim(int) override {}
+  MemoryUse memory_use(int) override { return cpu_memory_count().use(); }
+  void forget_memory_peak(int) override { cpu_memory_count().forget_peak(); }
+  std::optional<DeviceMemory> device_memory(int) override { return std::nullopt; }
 
  private:
   const std::shared_ptr<StreamQueue> calling_thread_ = std::make_shared<CallingThread>();
 };
 
 }  // namespace
+
+MemoryCount& cpu_memory_count() {
+  static MemoryCount& count = *new MemoryCount;  // memory may be given back when statics are gone
+  return count;
+}
 
 std::unique_ptr<DeviceBackend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
 

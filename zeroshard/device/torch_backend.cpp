@@ -178,7 +178,31 @@ class TorchBackend final : public DeviceBackend {
     });
   }
 
+  MemoryUse memory_use(int index) override {
+    return with_our_errors([&] {
+      const auto stats = c10::getDeviceAllocator(kType)->getDeviceStats(narrow(index));
+      const auto& given = stats.allocated_bytes[kAllPools];
+      return MemoryUse{.now = given.current, .peak = given.peak};
+    });
+  }
+
+  void forget_memory_peak(int index) override {
+    with_our_errors([&] { c10::getDeviceAllocator(kType)->resetPeakStats(narrow(index)); });
+  }
+
+  std::optional<DeviceMemory> device_memory(int index) override {
+    return with_our_errors([&] {
+      const c10::DeviceGuard scope(device(index));
+      const auto [free, total] = c10::getDeviceAllocator(kType)->getMemoryInfo(narrow(index));
+      return DeviceMemory{.total = static_cast<std::int64_t>(total),
+                          .free = static_cast<std::int64_t>(free)};
+    });
+  }
+
  private:
+  static constexpr std::size_t kAllPools = 0;  // of the two that it counts by themselves
+
+  static c10::DeviceIndex narrow(int index) { return static_cast<c10::DeviceIndex>(index); }
   static c10::Device device(int index) { return torch_device({DeviceKind::cuda, index}); }
 
   static std::shared_ptr<void> allocate(c10::Allocator& from, int index, std::int64_t bytes) {

@@ -1,7 +1,9 @@
 #include "zeroshard/engine/flat_unit.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
@@ -125,17 +127,24 @@ void FlatUnit::copy_values(const FlatGroup& group, const at::Tensor& into) const
       });
 }
 
+// A piece at a time, so that the values take no memory to speak of beside what they fill.
 void FlatUnit::fill(const ParameterFiller& fill) {
+  constexpr std::int64_t kAtOnce = 1 << 18;
   const at::NoGradGuard no_grad;
+  std::vector<float> values;
   for (std::size_t index = 0; index < groups_.size(); ++index) {
     const FlatGroup& group = layout_.groups()[index];
     void* const owned = groups_[index].owned.data();
     for_each_held_piece(group, [&](const NamedParameter& parameter, const Span& elements,
                                    std::int64_t at) {
-      std::vector<float> values(static_cast<std::size_t>(elements.size()));
-      fill(parameter.name, elements, values.data());
-      tensor_over(element_at(owned, at, group.dtype), elements.size(), group.dtype, shard_device())
-          .copy_(tensor_over(values.data(), elements.size(), DType::fp32, kCpu));
+      for (std::int64_t done = 0; done < elements.size(); done += kAtOnce) {
+        const std::int64_t count = std::min(kAtOnce, elements.size() - done);
+        const std::int64_t begin = elements.begin() + done;
+        values.resize(static_cast<std::size_t>(count));
+        fill(parameter.name, {begin, begin + count}, values.data());
+        tensor_over(element_at(owned, at + done, group.dtype), count, group.dtype, shard_device())
+            .copy_(tensor_over(values.data(), count, DType::fp32, kCpu));
+      }
     });
   }
 }

@@ -24,14 +24,33 @@ at::Tensor rounded(const at::Tensor& values, DType dtype) {
   return dtype == DType::fp32 ? values : values.to(to_torch(dtype));
 }
 
-// On the host torch's own loops use all threads of the process.
-void write_by_torch(const ArrayWrite& write) {
+// Its temporaries are as large as a piece, enough work for many threads.
+constexpr std::int64_t kPiece = 512 << 10;
+
+void write_piece_by_torch(const ArrayWrite& write) {
   const at::Tensor to = tensor_over(write.to, write.count, write.to_dtype, kCpu);
   if (write.from == nullptr) return void(to.zero_());
   at::Tensor from = tensor_over(const_cast<void*>(write.from), write.count, write.from_dtype, kCpu);
   from = scaled(rounded(from, write.via1), write.factor1);
   from = scaled(rounded(from, write.via2), write.factor2);
   write.adds ? void(to.add_(from)) : void(to.copy_(from));
+}
+
+ArrayWrite piece_of(const ArrayWrite& all, std::int64_t begin, std::int64_t end) {
+  ArrayWrite piece = all;
+  piece.to = element_at(all.to, begin, all.to_dtype);
+  if (all.from != nullptr) {
+    piece.from = element_at(all.from, begin, all.from_dtype);
+  }
+  piece.count = std::min(end, all.count) - begin;
+  return piece;
+}
+
+// On the host torch's own loops use all threads of the process.
+void write_by_torch(const ArrayWrite& all) {
+  for (std::int64_t begin = 0; begin < all.count; begin += kPiece) {
+    write_piece_by_torch(piece_of(all, begin, begin + kPiece));
+  }
 }
 
 // On an accelerator the same roundings and products are one pass over all, without temporaries.
@@ -44,10 +63,8 @@ void write_values(Device device, const std::vector<ArrayWrite>& all) {
 // before it, so that it is written where only those lay.
 void narrow_in_place(Device device, const ArrayWrite& all) {
   for (std::int64_t begin = 0, end = 1; begin < all.count; begin = end, end = 2 * begin) {
-    ArrayWrite piece = all;
-    piece.to = element_at(all.to, begin, all.to_dtype);
+    ArrayWrite piece = piece_of(all, begin, end);
     piece.from = element_at(all.to, begin, all.from_dtype);
-    piece.count = std::min(end, all.count) - begin;
     write_values(device, {piece});
   }
 }
@@ -83,19 +100,18 @@ WriteTarget GradientPlan::flat_target() const {
   return world_size > 1 ? WriteTarget::bucket : WriteTarget::reduced;
 }
 
-// Held gradients are what all roundings on the way to G would leave unchanged.
 WriteTarget GradientPlan::target(DType dtype, Tier tier) const {
   if (tier == Tier::host) {
     const bool keeps = host_unit_keeps_local(stage, world_size, accumulation_steps);
     return world_size > 1 || keeps ? flat_target() : WriteTarget::sent;
   }
-  const auto keeps = [&](DType on_the_way) {
-    return on_the_way == dtype || on_the_way == DType::fp32;
-  };
-  const bool unchanged = keeps(accumulation) && keeps(communication) && reduced == dtype &&
-                         scale_before_sum == 1.0F && scale_after_sum == 1.0F;
-  return world_size == 1 && accumulation_steps == 1 && unchanged ? WriteTarget::held
-                                                                 : flat_target();
+  const bool unscaled = scale_before_sum == 1.0F && scale_after_sum == 1.0F;
+  const bool holds =
+      unscaled &&
+      holds_gradients(
+          dtype, {.accumulation = accumulation, .communication = communication, .reduced = reduced},
+          world_size, accumulation_steps);
+  return holds ? WriteTarget::held : flat_target();
 }
 
 GradientGroup::GradientGroup(const FlatGroup& group, const GradientPlan& plan,

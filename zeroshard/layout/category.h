@@ -23,4 +23,23 @@ constexpr std::string_view name_of(Category category) {
   return "?";
 }
 
+// What the buffers are for.
+enum class BufferUse { gather_pool, buckets, staging, undo, snapshot, norm };
+
+inline constexpr std::array<BufferUse, 6> kBufferUses{BufferUse::gather_pool, BufferUse::buckets,
+                                                      BufferUse::staging,     BufferUse::undo,
+                                                      BufferUse::snapshot,    BufferUse::norm};
+
+constexpr std::string_view name_of(BufferUse use) {
+  switch (use) {
+    case BufferUse::gather_pool: return "gather pool";
+    case BufferUse::buckets: return "reduce buckets";
+    case BufferUse::staging: return "staging";
+    case BufferUse::undo: return "undo records";
+    case BufferUse::snapshot: return "copy for saves";
+    case BufferUse::norm: return "norm";
+  }
+  return "?";
+}
+
 }  // namespace zeroshard

@@ -95,6 +95,25 @@ constexpr bool host_unit_keeps_local(const Stage& stage, int world_size, std::in
   return stage.gradients_accumulating == Placement::partial && (world_size > 1 || micro_steps > 1);
 }
 
+// What gradients become on their way to the update.
+struct GradientTypes {
+  DType accumulation = DType::fp32;   // the local gradient's
+  DType communication = DType::fp32;  // what travels
+  DType reduced = DType::fp32;        // G's
+};
+
+// Whether gradients of a group on the device stay as autograd has made them until the update: with
+// one rank and one micro-step to a step, where all roundings on the way would leave them unchanged.
+// They are there from backward to the update only.
+constexpr bool holds_gradients(DType dtype, const GradientTypes& types, int world_size,
+                               std::int64_t micro_steps) {
+  const auto keeps = [dtype](DType on_the_way) {
+    return on_the_way == dtype || on_the_way == DType::fp32;
+  };
+  return world_size == 1 && micro_steps == 1 && keeps(types.accumulation) &&
+         keeps(types.communication) && types.reduced == dtype;
+}
+
 struct TierPlanOptions {
   Stage stage = kStages.front();
   OffloadOptions offload = {};

@@ -100,4 +100,14 @@ std::int64_t parameter_count(const ModelOptions& options) {
   return count;
 }
 
+ModelLayout layout_of(const ModelOptions& options, DType dtype, int ranks) {
+  const std::vector<UnitShapes> shapes = unit_shapes(options, dtype);
+  std::vector<UnitLayout> units;
+  for (const UnitShapes& unit : shapes) {
+    if (!unit.parameters.empty()) units.emplace_back(unit.name, unit.parameters, ranks);
+  }
+  const bool has_root = !shapes.front().parameters.empty();
+  return ModelLayout(std::move(units), has_root ? std::optional<std::size_t>(0) : std::nullopt);
+}
+
 }  // namespace zeroshard

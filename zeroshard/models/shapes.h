@@ -22,4 +22,7 @@ std::vector<UnitShapes> unit_shapes(const ModelOptions& options, DType dtype = D
 
 std::int64_t parameter_count(const ModelOptions& options);
 
+// As the engine will lay it out.
+ModelLayout layout_of(const ModelOptions& options, DType dtype, int ranks);
+
 }  // namespace zeroshard

@@ -6,7 +6,7 @@
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "zeroshard/base/held_instructions.h"
+#include "zeroshard/base/cpu_products.h"
 
 namespace zeroshard::models {
 namespace {
@@ -51,17 +51,9 @@ struct WidenedLinear : torch::autograd::Function<WidenedLinear> {
 
 bool widens(const torch::Tensor& tensor) {
   if (!tensor.is_cpu()) return false;
-#if defined(__x86_64__)
-  // What torch is forbidden to use is as good as absent: its products would be as slow.
-  static const bool held = held_below_avx512();
-  static const bool bf16 = held || (__builtin_cpu_supports("avx512bf16") == 0 &&
-                                    __builtin_cpu_supports("amx-bf16") == 0);
-  static const bool fp16 = held || __builtin_cpu_supports("avx512fp16") == 0;
   const at::ScalarType dtype = tensor.scalar_type();
-  return dtype == at::kBFloat16 ? bf16 : dtype == at::kHalf && fp16;
-#else
-  return false;  // not measured elsewhere: torch's own way
-#endif
+  if (dtype == at::kBFloat16) return !cpu_multiplies(DType::bf16);
+  return dtype == at::kHalf && !cpu_multiplies(DType::fp16);
 }
 
 torch::Tensor widened_linear(const torch::Tensor& x, const torch::Tensor& weight,

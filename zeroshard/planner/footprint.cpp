@@ -64,10 +64,10 @@ class Accountant {
       }
     }
     add(Category::gradients, Tier::device, tiers_.passing_gradient_bytes);
-    add(Category::buffers, Tier::device, pool_.pool_bytes);
-    add(Category::buffers, Tier::device, tiers_.values_down.total_bytes);
-    add(Category::buffers, Tier::host, tiers_.staging.total_bytes);
-    add(Category::buffers, Tier::host, tiers_.undo_bytes);
+    add_buffer(BufferUse::gather_pool, Tier::device, pool_.pool_bytes);
+    add_buffer(BufferUse::staging, Tier::device, tiers_.values_down.total_bytes);
+    add_buffer(BufferUse::staging, Tier::host, tiers_.staging.total_bytes);
+    add_buffer(BufferUse::undo, Tier::host, tiers_.undo_bytes);
     add_save_buffers();
     add_bucket_buffers();
     if (options_.accelerator) add_norm_sums();
@@ -129,9 +129,10 @@ class Accountant {
 
   void add_save_buffers() {
     if (!options_.save.saves) return;
-    add(Category::buffers, Tier::host, std::int64_t{kSaveStagingBytes});
+    add_buffer(BufferUse::staging, Tier::host, std::int64_t{kSaveStagingBytes});
     if (!options_.save.snapshot) return;
-    add(Category::buffers, Tier::host, save_snapshot_bytes(model_, options_.moments_per_parameter));
+    add_buffer(BufferUse::snapshot, Tier::host,
+               save_snapshot_bytes(model_, options_.moments_per_parameter));
   }
 
   // Stages that keep the local gradient reduce straight out of it, where it has the dtype that
@@ -151,7 +152,7 @@ class Accountant {
                  .dtype = dtype,
                  .overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default()),
                  .root_unit = model_.root_unit()});
-    add(Category::buffers, Tier::device, plan.total_bytes);
+    add_buffer(BufferUse::buckets, Tier::device, plan.total_bytes);
   }
 
   // Block by block of what the rank owns of each trainable group (layout/norm_blocks.h) whose G is
@@ -163,11 +164,16 @@ class Accountant {
         if (group.trainable) counts.push_back(group.layout.shard_numel());
       }
     }
-    add(Category::buffers, Tier::device, buffer_bytes(norm_scratch_bytes(counts), DType::uint8));
+    add_buffer(BufferUse::norm, Tier::device,
+               buffer_bytes(norm_scratch_bytes(counts), DType::uint8));
   }
 
   void add(Category category, Tier tier, std::int64_t bytes) {
     footprint_.add(category, tier, bytes);
+  }
+
+  void add_buffer(BufferUse use, Tier tier, std::int64_t bytes) {
+    footprint_.add_buffer(use, tier, bytes);
   }
 
   const ModelLayout& model_;
@@ -186,6 +192,15 @@ class Accountant {
 void Footprint::add(Category category, Tier tier, std::int64_t bytes) {
   auto& cell = bytes_[static_cast<std::size_t>(category)][static_cast<std::size_t>(tier)];
   cell = checked_add(cell, bytes);
+}
+
+void Footprint::add_buffer(BufferUse use, Tier tier, std::int64_t bytes) {
+  add(Category::buffers, tier, bytes);
+  buffers_[static_cast<std::size_t>(use)][static_cast<std::size_t>(tier)] += bytes;
+}
+
+std::int64_t Footprint::buffers(BufferUse use, Tier tier) const {
+  return buffers_[static_cast<std::size_t>(use)][static_cast<std::size_t>(tier)];
 }
 
 std::int64_t Footprint::bytes(Category category, Tier tier) const {

@@ -22,8 +22,11 @@ namespace zeroshard {
 class Footprint {
  public:
   void add(Category category, Tier tier, std::int64_t bytes);
+  void add_buffer(BufferUse use, Tier tier, std::int64_t bytes);
 
   std::int64_t bytes(Category category, Tier tier) const;
+  // A part of Category::buffers.
+  std::int64_t buffers(BufferUse use, Tier tier) const;
   // Everything but the buffers: what the ZeRO paper counts.
   std::int64_t states(Tier tier) const;
   std::int64_t total(Tier tier) const { return states(tier) + bytes(Category::buffers, tier); }
@@ -33,6 +36,7 @@ class Footprint {
  private:
   static constexpr std::size_t kTiers = 3;
   std::array<std::array<std::int64_t, kTiers>, kCategories.size()> bytes_{};
+  std::array<std::array<std::int64_t, kTiers>, kBufferUses.size()> buffers_{};
 };
 
 // What of a Config matters to the footprint.

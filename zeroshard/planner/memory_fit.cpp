@@ -8,6 +8,7 @@
 #include "zeroshard/base/bytes.h"
 #include "zeroshard/layout/checked.h"
 #include "zeroshard/layout/placement.h"
+#include "zeroshard/planner/largest.h"
 
 namespace zeroshard {
 namespace {
@@ -22,19 +23,6 @@ Footprint footprint_at(const ModelLayout& model, FootprintOptions options,
                        std::size_t first_host_unit) {
   options.first_host_unit = first_host_unit;
   return bare_footprint(model, options);
-}
-
-// The last of the numbers 0 to `count` that `holds`, where it holds for all numbers up to one.
-template <typename Holds>
-std::optional<std::size_t> last_that(std::size_t count, const Holds& holds) {
-  if (holds(count)) return count;
-  if (!holds(0)) return std::nullopt;
-  std::size_t good = 0, bad = count;
-  while (bad - good > 1) {
-    const std::size_t middle = good + (bad - good) / 2;
-    (holds(middle) ? good : bad) = middle;
-  }
-  return good;
 }
 
 // A size that can be written into a configuration, and is enough.
@@ -84,11 +72,12 @@ double ratio_at(const ModelLayout& model, std::size_t first, bool sharded) {
 std::string what_would_fit(const ModelLayout& model, const FootprintOptions& options,
                            std::int64_t host_bytes) {
   const std::size_t units = model.units().size();
-  const auto on_host = last_that(units, [&](std::size_t count) {
-    return footprint_at(model, options, units - count).total(Tier::host) <= host_bytes;
+  const auto on_host = largest_that(0, static_cast<std::int64_t>(units), [&](std::int64_t count) {
+    const std::size_t first = units - static_cast<std::size_t>(count);
+    return footprint_at(model, options, first).total(Tier::host) <= host_bytes;
   });
   if (!on_host) return parameters_are_on_host(options) ? "leave offload_param out" : "";
-  const std::size_t first = units - *on_host;
+  const std::size_t first = units - static_cast<std::size_t>(*on_host);
   const std::int64_t device = footprint_at(model, options, first).total(Tier::device);
   if (options.zero.device_budget_bytes) {
     return fmt::format("a zeroshard.device_budget of {} would fit", enough(device));
@@ -119,12 +108,14 @@ std::optional<Fault> host_shortage(const ModelLayout& model, const FootprintOpti
 // Where nothing fits, the plan that takes the least of the device.
 BudgetFit fit_to_device(const ModelLayout& model, const FootprintOptions& options,
                         std::int64_t budget) {
-  const auto device_at = [&](std::size_t first_host_unit) {
-    return footprint_at(model, options, first_host_unit).total(Tier::device);
+  const auto device_at = [&](std::int64_t first_host_unit) {
+    return footprint_at(model, options, static_cast<std::size_t>(first_host_unit))
+        .total(Tier::device);
   };
+  const auto units = static_cast<std::int64_t>(model.units().size());
   const auto first =
-      last_that(model.units().size(), [&](std::size_t each) { return device_at(each) <= budget; });
-  if (first) return {.first_host_unit = *first};
+      largest_that(0, units, [&](std::int64_t each) { return device_at(each) <= budget; });
+  if (first) return {.first_host_unit = static_cast<std::size_t>(*first)};
   return {.first_host_unit = 0, .shortage = device_shortage(budget, device_at(0), options)};
 }
 

@@ -1,8 +1,5 @@
 #include "zeroshard/trainer/memory_table.h"
 
-#include <fstream>
-#include <sstream>
-
 #include <fmt/format.h>
 
 #include "zeroshard/base/bytes.h"
@@ -43,18 +40,6 @@ std::string planned_and_measured(const Footprint& plan, const MemoryLedger& ledg
     table += tier_table("on the host", Tier::host, plan, ledger);
   }
   return table;
-}
-
-std::int64_t peak_resident_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (!line.starts_with("VmHWM:")) continue;
-    std::istringstream words(line.substr(6));
-    std::int64_t kib = 0;
-    words >> kib;
-    return kib * 1024;
-  }
-  return 0;
 }
 
 }  // namespace zeroshard

@@ -15,7 +15,4 @@ std::string planned_line(const Footprint& plan);
 // One row per category: planned, and the most that was held. A table for each tier that is used.
 std::string planned_and_measured(const Footprint& plan, const MemoryLedger& ledger);
 
-// The most that this process has had in physical memory, all libraries included; 0 if not known.
-std::int64_t peak_resident_bytes();
-
 }  // namespace zeroshard

@@ -53,11 +53,14 @@ struct TrainOptions {
   std::optional<std::int64_t> batch_size;  // of all ranks, in place of the configuration's
   std::uint64_t seed = 42;
   std::string device;  // "cpu", "cuda", "cuda:1"; empty: cuda where there is one
-  std::string log;     // one JSON object per step
-  std::string trace;   // for Perfetto
-  std::string out;     // a folder for the trained weights
-  std::string init;    // a folder with weights to start from
-  std::string save;    // a folder for checkpoints
+  std::optional<std::int64_t> device_memory = {};  // that a rank may take; unset: what is there
+  std::optional<std::int64_t> host_memory = {};    // ... of a host, for all its ranks
+  std::string log;                                 // one JSON object per step
+  std::string trace;                               // for Perfetto
+  std::string report;                              // a page about the run
+  std::string out;                                 // a folder for the trained weights
+  std::string init;                                // a folder with weights to start from
+  std::string save;                                // a folder for checkpoints
   SaveEvery save_every = {};
   std::int64_t keep = 3;  // the last so many checkpoints; 0: all
   OnSaveError on_save_error = OnSaveError::go_on;

@@ -1,5 +1,6 @@
 #include "zeroshard/trainer/out_of_memory.h"
 
+#include <algorithm>
 #include <charconv>
 #include <new>
 #include <string_view>
@@ -9,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/bytes.h"
+#include "zeroshard/device/backend.h"
+#include "zeroshard/trainer/run_plan.h"
 
 namespace zeroshard {
 namespace {
@@ -62,10 +65,17 @@ std::optional<std::string> refused_memory(const std::exception_ptr& error) {
 }
 
 StorageError out_of_memory(const std::string& refused, const std::string& where,
-                           const RunSettings& run) {
+                           const RunSettings& run, const RunFacts& facts, Device device) {
+  // Whatever was thought to be there: this much was had, and more was not.
+  MemoryLimits limits = facts.memory;
+  const std::int64_t had = backend_of(device.kind).memory_use(device.index).peak;
+  limits.device = std::min(limits.device.value_or(had), had);
+  const std::string fits = what_fits(run, facts, limits);
+  const std::string planned =
+      fits.empty() ? "" : fmt::format("by the plan {} would fit; or ", fits);
   return StorageError({.what = "out of memory for activations in " + where,
                        .value = refused + " was asked for in vain",
-                       .remedy = activation_remedy(run)});
+                       .remedy = planned + activation_remedy(run)});
 }
 
 std::string held_table(const MemoryLedger& ledger) {

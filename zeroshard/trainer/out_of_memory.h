@@ -6,6 +6,7 @@
 #include <string>
 
 #include "zeroshard/base/error.h"
+#include "zeroshard/device/device.h"
 #include "zeroshard/tier/state_memory.h"
 #include "zeroshard/trainer/run_settings.h"
 
@@ -16,9 +17,10 @@ namespace zeroshard {
 std::optional<std::string> refused_memory(const std::exception_ptr& error);
 
 // States are planned and allocated before the first step; what is not there then is room for
-// activations. `where`: "step 3, forward".
+// activations. `where`: "step 3, forward". The remedy is the planner's: what fits into what the
+// device has turned out to have.
 StorageError out_of_memory(const std::string& refused, const std::string& where,
-                           const RunSettings& run);
+                           const RunSettings& run, const RunFacts& facts, Device device);
 
 // One row per category: what ZeroShard itself holds now.
 std::string held_table(const MemoryLedger& ledger);

@@ -10,8 +10,9 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
+#include "zeroshard/monitor/report.h"
 #include "zeroshard/monitor/terminal.h"
-#include "zeroshard/trainer/memory_table.h"
+#include "zeroshard/setup/rank_memory.h"
 
 namespace zeroshard {
 namespace {
@@ -65,9 +66,11 @@ RunLog::RunLog(const TrainOptions& options, const RunSettings& run, Core& core,
                  .steps_per_line = run.config.monitor.steps_per_print.value_or(kStepsPerLine),
                  .columns = columns_behind_pipe()}),
       monitor_(run.config.monitor),
+      shows_breakdown_(run.config.monitor.wall_clock_breakdown),
+      reports_(!options.report.empty()),
       steps_per_print_(run.config.monitor.steps_per_print.value_or(kStepsPerLine)) {
   if (!options.log.empty()) lines_.emplace(options.log);
-  if (run.config.monitor.wall_clock_breakdown) breakdown_.emplace();
+  if (shows_breakdown_ || reports_) breakdown_.emplace();
 }
 
 template <typename Write>
@@ -95,30 +98,61 @@ void RunLog::step(const StepRecord& record) {
                     .skipped = skipped_,
                     .tokens_per_step = static_cast<double>(record.tokens),
                     .memory_bytes = core_.memory().total(Tier::device)});
-  if (!breakdown_) return;
-  breakdown_->end_step();
+  if (!shows_breakdown_) return;
+  shown_.end_step();
   if (steps_per_print_ > 0 && record.step % steps_per_print_ == 0) write_breakdown(record);
 }
 
 void RunLog::write_line(const StepRecord& record, double seconds) {
-  if (!lines_) return;
+  const JsonObject times = take_times();
+  if (!lines_ && !reports_) return;
   const TrafficLedger::Entries before = std::move(traffic_);
   traffic_ = core_.traffic().entries();
-  lines_->write(JsonObject()
-                    .add("step", record.step)
-                    .add("loss", record.loss)
-                    .add("grad_norm", record.result.gradient_norm)
-                    .add("lr", record.lr)
-                    .add("loss_scale", record.result.loss_scale)
-                    .add("skipped", !record.result.applied)
-                    .add("tokens_per_s", static_cast<double>(record.tokens) / seconds)
-                    .add("step_ms", seconds * 1e3)
-                    .add("samples", record.samples)
-                    .add("time", seconds_since_epoch())
-                    .add("device_bytes", memory_on(core_.memory(), Tier::device))
-                    .add("host_bytes", memory_on(core_.memory(), Tier::host))
-                    .add("sent_bytes", sent_since(before, traffic_))
-                    .add("peak_rss_bytes", peak_resident_bytes()));
+  JsonObject line = JsonObject()
+                        .add("step", record.step)
+                        .add("loss", record.loss)
+                        .add("grad_norm", record.result.gradient_norm)
+                        .add("lr", record.lr)
+                        .add("loss_scale", record.result.loss_scale)
+                        .add("skipped", !record.result.applied)
+                        .add("tokens_per_s", static_cast<double>(record.tokens) / seconds)
+                        .add("step_ms", seconds * 1e3)
+                        .add("samples", record.samples)
+                        .add("time", seconds_since_epoch())
+                        .add("device_bytes", memory_on(core_.memory(), Tier::device))
+                        .add("host_bytes", memory_on(core_.memory(), Tier::host))
+                        .add("sent_bytes", sent_since(before, traffic_))
+                        .add("peak_rss_bytes", peak_resident_bytes());
+  if (breakdown_) line.add("times_ms", times);
+  write_to_log(line);
+}
+
+void RunLog::write_to_log(const JsonObject& what) {
+  if (reports_) reported_.push_back(what.text());
+  if (lines_) lines_->write(what);
+}
+
+void RunLog::record(const JsonObject& what) {
+  try_to_write(has_warned_of_log_, [&] { write_to_log(what); });
+}
+
+void RunLog::write_report(const std::string& path) const {
+  std::string text;
+  for (const std::string& line : reported_) text += line + "\n";
+  replace_file(path, report_page(text));
+}
+
+// Where the time of this step went, which also counts for what is said of several.
+JsonObject RunLog::take_times() {
+  JsonObject times;
+  if (!breakdown_) return times;
+  breakdown_->end_step();
+  for (const WallClockTime& time : breakdown_->take().times) {
+    times.add(time.name, time.ms_per_step);
+    shown_.add(time.name, std::chrono::duration_cast<WallClock::Clock::duration>(
+                              std::chrono::duration<double, std::milli>(time.ms_per_step)));
+  }
+  return times;
 }
 
 void RunLog::write_series(const StepRecord& record) {
@@ -132,7 +166,7 @@ void RunLog::write_series(const StepRecord& record) {
 
 // Where the time went since it was last said.
 void RunLog::write_breakdown(const StepRecord& record) {
-  const WallClockReading reading = breakdown_->take();
+  const WallClockReading reading = shown_.take();
   progress_.clear();
   log_info("step {}: {}", record.step, wall_clock_line(reading));
   if (!monitor_.enabled()) return;
@@ -164,9 +198,8 @@ void RunLog::evaluation(std::int64_t step, std::int64_t samples, double loss) {
   const auto perplexity = perplexity_of(loss, of_words_);
   log_info("step {}: evaluation loss {:.4f}{}", step, loss,
            perplexity ? fmt::format(", perplexity {:.4g}", *perplexity) : "");
-  try_to_write(has_warned_of_log_, [&] {
-    if (lines_) lines_->write(JsonObject().add("step", step).add("eval_loss", loss));
-  });
+  try_to_write(has_warned_of_log_,
+               [&] { write_to_log(JsonObject().add("step", step).add("eval_loss", loss)); });
   try_to_write(has_warned_of_series_, [&] {
     if (monitor_.enabled()) monitor_.write(samples, {{"Eval/loss", loss}});
   });

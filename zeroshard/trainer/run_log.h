@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "zeroshard/checkpoint/saver.h"
 #include "zeroshard/engine/core.h"
@@ -34,6 +36,10 @@ class RunLog {
   void step(const StepRecord& record);
   void evaluation(std::int64_t step, std::int64_t samples, double loss);
   void saved(std::int64_t step, const SaveReport& report);
+  // Beside the steps: what the run is, what it has taken of memory.
+  void record(const JsonObject& what);
+  // A page of all that was logged. Throws StorageError.
+  void write_report(const std::string& path) const;
   // Before other output to the terminal.
   void clear() { progress_.clear(); }
   WallClock* clock() { return breakdown_ ? &*breakdown_ : nullptr; }
@@ -45,6 +51,8 @@ class RunLog {
   void write_line(const StepRecord& record, double seconds);
   void write_series(const StepRecord& record);
   void write_breakdown(const StepRecord& record);
+  void write_to_log(const JsonObject& what);
+  JsonObject take_times();
 
   Core& core_;
   const bool scales_loss_;
@@ -52,7 +60,11 @@ class RunLog {
   Progress progress_;
   Monitor monitor_;
   std::optional<JsonLines> lines_;
-  std::optional<WallClock> breakdown_;
+  std::optional<WallClock> breakdown_;  // of one step
+  WallClock shown_;                     // since it was last said
+  const bool shows_breakdown_;
+  const bool reports_;
+  std::vector<std::string> reported_;  // the log's lines, for a page
   std::int64_t steps_per_print_;
   std::int64_t skipped_ = 0;
   bool has_warned_of_log_ = false;

@@ -14,6 +14,7 @@
 #include "zeroshard/setup/settled_config.h"
 #include "zeroshard/trainer/command_line_values.h"
 #include "zeroshard/trainer/inputs.h"
+#include "zeroshard/trainer/run_plan.h"
 
 namespace zeroshard {
 namespace {
@@ -52,6 +53,15 @@ void choose_batch(RunSettings& run, const RunFacts& facts) {
   run.batch = *config::solve_batch(run.config.batch, facts.world_size).sizes;
   run.assumed.push_back(
       fmt::format("no batch size: {} per rank, {} in all", micro, run.batch.train));
+}
+
+// What the batch is, before stage and offload are chosen by it.
+config::BatchSizes likely_batch(const Config& config, const ModelOptions& model,
+                                const TrainOptions& options, const RunFacts& facts) {
+  RunSettings run{.config = config, .model = model};
+  if (options.batch_size) take_batch_size(run, *options.batch_size, facts.world_size);
+  choose_batch(run, facts);
+  return run.batch;
 }
 
 // Such a step would see some samples several times, which nobody means: the data is not the one
@@ -128,12 +138,16 @@ config::ReadResult read_config_of(const TrainOptions& options, const config::Par
   return config::read_config(parsed, how);
 }
 
-RunSettings resolve_run(const TrainOptions& options, const config::ReadResult& read,
+RunSettings resolve_run(const TrainOptions& options, const config::ReadResult& given,
                         const RunFacts& facts) {
-  config::refuse_errors(options.config, read.report);
+  config::refuse_errors(options.config, given.report);
   const ModelOptions model = model_of(options);
+  const auto resolved = std::make_shared<config::ReadResult>(given);
+  std::vector<std::string> automatic =
+      settle_auto(*resolved, model, likely_batch(given.config, model, options, facts), facts);
+  const config::ReadResult& read = *resolved;
   const SettledConfig settled = settled_for(read, model, facts);
-  RunSettings run{.config = settled.config, .model = model};
+  RunSettings run{.config = settled.config, .model = model, .read = resolved};
   if (options.config.empty()) run.assumed.emplace_back("no --config: stage 0, all defaults");
   if (options.model.empty() && options.init.empty() && options.resume.empty()) {
     run.assumed.push_back("no --model: " + short_description(run.model));
@@ -148,18 +162,13 @@ RunSettings resolve_run(const TrainOptions& options, const config::ReadResult& r
   choose_schedule_length(run);
   run.assumed.insert(run.assumed.end(), settled.chosen_communication.begin(),
                      settled.chosen_communication.end());
+  run.assumed.insert(run.assumed.end(), automatic.begin(), automatic.end());
   name_automatic(run, read);
   return run;
 }
 
 ModelLayout layout_of(const RunSettings& run, int world_size) {
-  const std::vector<UnitShapes> shapes = unit_shapes(run.model, run.config.precision.model());
-  std::vector<UnitLayout> units;
-  for (const UnitShapes& unit : shapes) {
-    if (!unit.parameters.empty()) units.emplace_back(unit.name, unit.parameters, world_size);
-  }
-  const bool has_root = !shapes.front().parameters.empty();
-  return ModelLayout(std::move(units), has_root ? std::optional<std::size_t>(0) : std::nullopt);
+  return layout_of(run.model, run.config.precision.model(), world_size);
 }
 
 }  // namespace zeroshard

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "zeroshard/config/read.h"
 #include "zeroshard/layout/unit_layout.h"
 #include "zeroshard/models/options.h"
+#include "zeroshard/planner/variants.h"
 #include "zeroshard/trainer/options.h"
 
 namespace zeroshard {
@@ -20,6 +22,9 @@ struct RunFacts {
   bool has_accelerator = false;
   bool has_idle_cores = false;    // one for each rank of this host, beside those it computes on
   std::int64_t sample_count = 0;  // 0: not known
+  int ranks_on_host = 1;
+  MemoryLimits memory = {};      // that a rank may take; none: not known
+  bool memory_is_given = false;  // by the user: then an estimate counts as much as a fact
 };
 
 struct RunSettings {
@@ -29,6 +34,7 @@ struct RunSettings {
   std::int64_t steps = 0;
   std::vector<std::string> assumed = {};   // what nobody said and was chosen
   std::vector<std::string> replaced = {};  // what the command line says in place of the file
+  std::shared_ptr<const config::ReadResult> read = nullptr;  // with what was "auto" resolved
 };
 
 // The run's configuration file, or an empty one where none is named. Parsed once per process.

@@ -64,6 +64,7 @@ Trainer::Trainer(const TrainOptions& options, const RunSettings& run, const Part
       batches_(task_.sample_count(), shape_of(run, comm_),
                {.drop_last = run.config.batch.drop_last, .start = {.seed = options.seed}}),
       interrupts_(parts.interrupts),
+      memory_(parts.memory),
       device_(device) {
   if (!options.trace.empty()) trace_ = std::make_unique<Trace>(TraceOptions{.rank = comm_.rank()});
   make_engine();
@@ -157,6 +158,7 @@ StepOutcome Trainer::train_step(WallClock* clock) {
     if (vote.enough) return {.signal = vote.signal, .abandoned = true};
   }
   batches_.advance();
+  memory_.end_step();
   return agree(loss.receive(), std::chrono::duration<double>(Clock::now() - start).count(), result);
 }
 
@@ -170,13 +172,21 @@ void Trainer::timed(WallClock* clock, const char* name, const Part& part) {
 StepResult Trainer::train_micro_step(std::int64_t micro, WallClock* clock, StepLoss& step_loss) {
   at::Tensor loss;
   timed(clock, "forward", [&] { loss = task_.loss(batches_.samples_of(micro)); });
+  note_memory(StepPhase::forward);
   timed(clock, "backward", [&] { engine_->backward(loss); });
+  note_memory(StepPhase::backward);
   step_loss.add(loss);
   // Before the step, whose norm the host waits for: the sum has then arrived as well.
   if (micro + 1 == run_.batch.accumulation) step_loss.send();
   StepResult result;
   timed(clock, "step", [&] { result = engine_->step(); });
+  note_memory(StepPhase::step);
   return result;
+}
+
+// The host's own book-keeping: nothing is waited for.
+void Trainer::note_memory(StepPhase phase) {
+  memory_.after(phase, engine_->core().memory().total(Tier::device));
 }
 
 // Whether another part of this length would end when the process is to be gone already.
@@ -289,12 +299,23 @@ int Trainer::evaluate() {
 
 std::string Trainer::whereabouts() const { return fmt::format("step {}, {}", step_, doing_); }
 
+void Trainer::record(const JsonObject& what) {
+  if (log_) log_->record(what);
+}
+
+void Trainer::write_report() {
+  if (!log_ || options_.report.empty()) return;
+  log_->write_report(options_.report);
+  log_info("wrote {}", options_.report);
+}
+
 void Trainer::make_room() {
   if (log_) log_->clear();
 }
 
 void Trainer::write_out() {
   engine_->finish();
+  memory_.rest();
   make_room();
   const std::int64_t skipped = steps_done_ - updates_;
   if (is_first() && skipped > 0) {

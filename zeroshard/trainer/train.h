@@ -12,6 +12,7 @@
 #include "zeroshard/monitor/interrupts.h"
 #include "zeroshard/monitor/trace.h"
 #include "zeroshard/trainer/batches.h"
+#include "zeroshard/trainer/memory_watch.h"
 #include "zeroshard/trainer/run_checkpoints.h"
 #include "zeroshard/trainer/run_log.h"
 #include "zeroshard/trainer/run_settings.h"
@@ -36,6 +37,7 @@ class Trainer {
     TrainingTask& task;
     Communicator& comm;
     Interrupts& interrupts;
+    MemoryWatch& memory;
     SaveFolder* saves = nullptr;  // null: no checkpoints
     SaveMode save_mode = SaveMode::foreground;
   };
@@ -55,6 +57,10 @@ class Trainer {
   void write_out();
   // What ran when, also after a signal. Collective.
   void write_trace_file();
+  // Beside the steps, into the log.
+  void record(const JsonObject& what);
+  // The page about the run, where it is asked for.
+  void write_report();
 
   Engine& engine() { return *engine_; }
   // "step 3, forward"
@@ -77,6 +83,7 @@ class Trainer {
   // A part that the breakdown shows: then, and only then, the host waits for its end on the device.
   template <typename Part>
   void timed(WallClock* clock, const char* name, const Part& part);
+  void note_memory(StepPhase phase);
   StepOutcome agree(double loss_sum, double seconds, const StepResult& result);
   bool would_end_late(std::chrono::nanoseconds part) const;
   void refuse_lost_loss(const StepOutcome& outcome) const;
@@ -92,6 +99,7 @@ class Trainer {
   Communicator& comm_;
   BatchPlan batches_;
   Interrupts& interrupts_;
+  MemoryWatch& memory_;
   const Device device_;
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<Engine> engine_;

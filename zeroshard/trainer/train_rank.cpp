@@ -12,23 +12,26 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/launch.h"
 #include "zeroshard/base/log.h"
 #include "zeroshard/checkpoint/agreement.h"
 #include "zeroshard/comm/join.h"
 #include "zeroshard/config/read.h"
+#include "zeroshard/device/memory_count.h"
+#include "zeroshard/device/torch_cpu_memory.h"
 #include "zeroshard/models/spec.h"
 #include "zeroshard/monitor/stop_deadline.h"
-#include "zeroshard/planner/memory_fit.h"
 #include "zeroshard/setup/choose_device.h"
 #include "zeroshard/setup/fit_memory.h"
+#include "zeroshard/setup/rank_memory.h"
 #include "zeroshard/trainer/closing_sample.h"
 #include "zeroshard/trainer/inputs.h"
 #include "zeroshard/trainer/memory_table.h"
+#include "zeroshard/trainer/memory_watch.h"
 #include "zeroshard/trainer/out_of_memory.h"
 #include "zeroshard/trainer/resume.h"
+#include "zeroshard/trainer/run_plan.h"
 #include "zeroshard/trainer/stop_vote.h"
 #include "zeroshard/trainer/train.h"
 #include "zeroshard/trainer/weight_files.h"
@@ -61,11 +64,39 @@ void say_plan(const RunSettings& run, const Footprint& plan, const Communicator&
   std::fflush(stdout);
 }
 
-void say_memory(const Footprint& plan, Trainer& trainer) {
-  fmt::print("\n{}", planned_and_measured(plan, trainer.engine().core().memory()));
-  fmt::print("the whole process at most {}, torch's libraries included\n",
-             human_bytes(peak_resident_bytes()));
+void say_memory(const RunPlan& plan, const MemoryWatch& watch, Trainer& trainer) {
+  const MemoryLedger& ledger = trainer.engine().core().memory();
+  fmt::print("\n{}", planned_and_measured(plan.memory.engine, ledger));
+  fmt::print("{}", phases_planned_and_measured(plan.memory, plan.overheads, watch.measured()));
   std::fflush(stdout);
+}
+
+// For whoever makes a page of the log.
+JsonObject run_record(const RunSettings& run, const Communicator& comm, Device device) {
+  return JsonObject()
+      .add("model", short_description(run.model))
+      .add("stage", run.config.zero.stage)
+      .add("ranks", comm.world_size())
+      .add("device", name_of(device))
+      .add("precision", name_of(run.config.precision.model()))
+      .add("batch", run.batch.train)
+      .add("micro_batch", run.batch.micro_per_rank)
+      .add("micro_steps", run.batch.accumulation)
+      .add("steps", run.steps);
+}
+
+// With what there is of it, if the user has not said how much a rank may take.
+RunFacts facts_of(const TrainOptions& options, Device device, bool has_idle_cores,
+                  const TrainingTask& task, Communicator& comm) {
+  const RankMemory memory =
+      agree_on_memory(device, {.device = options.device_memory, .host = options.host_memory}, comm);
+  return {.world_size = comm.world_size(),
+          .has_accelerator = device != kCpu,
+          .has_idle_cores = has_idle_cores,
+          .sample_count = task.sample_count(),
+          .ranks_on_host = memory.ranks_on_host,
+          .memory = memory.limits,
+          .memory_is_given = options.device_memory || options.host_memory};
 }
 
 // Rank 0 reads first, so that what is wrong is said once.
@@ -96,7 +127,13 @@ bool others_abandon(const Interrupts& interrupts) {
   return asked_for && *asked_for > kStopPatience - kSlack;
 }
 
-int run_steps(Trainer& trainer, const RunSettings& run, int rank) {
+struct Run {
+  const RunSettings& settings;
+  const RunFacts& facts;
+  Device device;
+};
+
+int run_steps(Trainer& trainer, const Run& run, int rank) {
   try {
     return trainer.run();
   } catch (const Error&) {
@@ -107,7 +144,7 @@ int run_steps(Trainer& trainer, const RunSettings& run, int rank) {
     std::this_thread::sleep_for(turn_to_speak(rank));
     trainer.make_room();
     fmt::print(stderr, "{}", held_table(trainer.engine().core().memory()));
-    throw out_of_memory(*refused, trainer.whereabouts(), run);
+    throw out_of_memory(*refused, trainer.whereabouts(), run.settings, run.facts, run.device);
   }
 }
 
@@ -142,25 +179,27 @@ void open_folder(const TrainOptions& options, Communicator& comm,
 }
 
 // How checkpoints are written beside training, and what of the plan that takes.
-SaveMode choose_save_mode(const TrainOptions& options, const ModelLayout& layout,
-                          FootprintOptions& counted, Device device, Communicator& comm) {
+SaveMode choose_save_mode(const TrainOptions& options, const Run& run, RunPlan& plan,
+                          Communicator& comm) {
   if (options.save.empty()) return SaveMode::foreground;
-  const Footprint without = footprint(layout, counted);
-  const std::int64_t copy = save_snapshot_bytes(layout, counted.moments_per_parameter);
-  const std::int64_t on_host = without.total(Tier::host) + copy;
-  const std::int64_t in_memory = on_host + (device == kCpu ? without.total(Tier::device) : 0);
-  const auto budget = counted.zero.host_budget_bytes;
-  const bool fits = budget ? on_host <= *budget : has_ample_room(in_memory, comm);
-  counted.save = {.saves = true, .snapshot = fits};
+  const RunPlan with_copy = plan_of(run.settings, run.facts, {.saves = true, .snapshot = true});
+  const Footprint& engine = with_copy.memory.engine;
+  const std::int64_t copy = engine.buffers(BufferUse::snapshot, Tier::host);
+  const std::int64_t on_host = engine.total(Tier::host);
+  const std::int64_t in_memory = on_host + (run.device == kCpu ? engine.total(Tier::device) : 0);
+  const auto budget = run.settings.config.zero.host_budget_bytes;
+  const bool has_room = budget ? on_host <= *budget : has_ample_room(in_memory, comm);
+  const bool copies = has_room && fits_memory(run.settings, with_copy, run.facts);
+  plan = copies ? with_copy : plan_of(run.settings, run.facts, {.saves = true});
   if (comm.rank() == 0) {
-    log_info("{}", fits ? fmt::format("checkpoints are written beside training from a copy, {} per "
-                                      "rank in host memory",
-                                      human_bytes(copy))
-                        : fmt::format("checkpoints are written beside training unit by unit, and "
-                                      "updates wait for them: {} leaves no room for a copy of {}",
-                                      budget ? "host_budget" : "host memory", human_bytes(copy)));
+    log_info("{}", copies ? fmt::format("checkpoints are written beside training from a copy, {} "
+                                        "per rank in host memory",
+                                        human_bytes(copy))
+                          : fmt::format("checkpoints are written beside training unit by unit, and "
+                                        "updates wait for them: {} leaves no room for a copy of {}",
+                                        budget ? "host_budget" : "host memory", human_bytes(copy)));
   }
-  return fits ? SaveMode::snapshot : SaveMode::stream;
+  return copies ? SaveMode::snapshot : SaveMode::stream;
 }
 
 struct Stop {  // how a run learns that it should
@@ -171,46 +210,47 @@ struct Stop {  // how a run learns that it should
 // The exit code.
 int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& stop) {
   const Device device = choose_device(asked.device, launch.local_rank);
+  if (device == kCpu) keep_torch_cpu_memory();
+  if (device == kCpu && asked.device_memory) cpu_memory_count().set_limit(*asked.device_memory);
   const auto parsed = parse_if_readable(asked);
   const auto comm =
       join_ranks(parsed ? config::read_config(*parsed).config.comm : CommOptions{}, device);
   const TrainOptions options = with_checkpoint(asked, *comm);
   const bool has_idle_cores = choose_threads(*comm);
   const auto task = in_turn(*comm, [&] { return make_task(options, model_of(options)); });
+  const RunFacts facts = facts_of(options, device, has_idle_cores, *task, *comm);
   const RunSettings run = in_turn(*comm, [&] {
     const config::ReadResult read =
         read_config_of(options, parsed ? *parsed : parse_config_of(options), comm->world_size());
-    RunSettings resolved = resolve_run(options, read,
-                                       {.world_size = comm->world_size(),
-                                        .has_accelerator = device != kCpu,
-                                        .has_idle_cores = has_idle_cores,
-                                        .sample_count = task->sample_count()});
+    RunSettings resolved = resolve_run(options, read, facts);
     if (comm->rank() == 0 && !options.out.empty()) {
       check_room(options.out, resolved.model, resolved.config.precision.model());
     }
     return resolved;
   });
   if (run.config.zero.deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
-  FootprintOptions counted = footprint_options(run.config, run.batch.accumulation);
-  counted.accelerator = device != kCpu;
-  const ModelLayout layout = layout_of(run, comm->world_size());
-  const BudgetFit budgets = in_turn(*comm, [&] { return fit_to_budgets(layout, counted); });
-  counted.first_host_unit = budgets.first_host_unit;
-  counted.undo_limit_bytes = budgets.undo_limit_bytes;
-  const SaveMode save_mode = choose_save_mode(options, layout, counted, device, *comm);
-  const Footprint plan = footprint(layout, counted);
-  if (comm->rank() == 0) say_plan(run, plan, *comm, device);
+  RunPlan plan = in_turn(*comm, [&] {
+    refuse_small_budgets(run, facts);
+    RunPlan made = plan_of(run, facts);
+    const std::string doubt = judge_memory(run, made, facts);
+    if (comm->rank() == 0 && !doubt.empty()) log_warning("{}", doubt);
+    return made;
+  });
+  const SaveMode save_mode = choose_save_mode(options, {run, facts, device}, plan, *comm);
+  if (comm->rank() == 0) say_plan(run, plan.memory.engine, *comm, device);
   std::optional<SaveFolder> saves;
   if (!options.save.empty()) said_once(*comm, [&] { open_folder(options, *comm, saves); });
 
+  MemoryWatch watch(device);
   Trainer trainer(options, run,
                   {.task = *task,
                    .comm = *comm,
                    .interrupts = stop.interrupts,
+                   .memory = watch,
                    .saves = saves ? &*saves : nullptr,
                    .save_mode = save_mode},
                   device);
-  const int signal = run_steps(trainer, run, comm->rank());
+  const int signal = run_steps(trainer, {run, facts, device}, comm->rank());
   bool is_saved = true;
   {
     const StopDeadline::Pause pause(stop.deadline);  // what is written is written to its end
@@ -218,9 +258,14 @@ int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& s
     if (signal == 0) trainer.refuse_untrained();
     is_saved = trainer.save_last();
     trainer.write_out();
+    trainer.record(JsonObject()
+                       .add("run", run_record(run, *comm, device))
+                       .add("memory", memory_record(plan.memory, plan.overheads, watch.measured(),
+                                                    trainer.engine().core().memory())));
+    trainer.write_report();
   }
   if (signal != 0) return exit_code_of(signal);
-  if (comm->rank() == 0) say_memory(plan, trainer);
+  if (comm->rank() == 0) say_memory(plan, watch, trainer);
   const int code = is_saved ? 0 : 1;
   if (options.no_sample) return code;
   const int ended_by = show_sample(*task, options.seed, *comm, stop.interrupts);

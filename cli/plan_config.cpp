@@ -1,0 +1,88 @@
+// The configuration that a plan ends with.
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/plan_report.h"
+
+namespace zeroshard::cli {
+namespace {
+
+using config::Member;
+using config::Node;
+
+Node number(std::int64_t value) {
+  return {.kind = Node::Kind::number, .text = fmt::format("{}", value)};
+}
+Node text(std::string value) { return {.kind = Node::Kind::text, .text = std::move(value)}; }
+Node object() { return {.kind = Node::Kind::object}; }
+
+Node& member(Node& parent, const std::string& key) {
+  if (!parent.is(Node::Kind::object)) parent = object();
+  for (Member& each : parent.members) {
+    if (each.key == key) return each.value;
+  }
+  parent.members.push_back({.key = key, .value = object()});
+  return parent.members.back().value;
+}
+
+void remove(Node& parent, const std::string& key) {
+  std::erase_if(parent.members, [&](const Member& each) { return each.key == key; });
+}
+
+// Where an offload section says more than its device, the rest stays.
+void set_offload(Node& zero, const std::string& key, bool on_host) {
+  if (!on_host) return remove(zero, key);
+  member(member(zero, key), "device") = text("cpu");
+}
+
+void write(const Node& node, const std::string& indent, std::string& out) {
+  const std::string inner = indent + "  ";
+  switch (node.kind) {
+    case Node::Kind::null: out += "null"; return;
+    case Node::Kind::boolean: out += node.boolean ? "true" : "false"; return;
+    case Node::Kind::number: out += node.text; return;
+    case Node::Kind::text: out += config::json_string(node.text); return;
+    case Node::Kind::list:
+      out += "[";
+      for (std::size_t i = 0; i < node.items.size(); ++i) {
+        if (i > 0) out += ", ";
+        write(node.items[i], inner, out);
+      }
+      out += "]";
+      return;
+    case Node::Kind::object: break;
+  }
+  out += "{";
+  for (std::size_t i = 0; i < node.members.size(); ++i) {
+    out += (i > 0 ? ",\n" : "\n") + inner + config::json_string(node.members[i].key) + ": ";
+    write(node.members[i].value, inner, out);
+  }
+  out += node.members.empty() ? "}" : "\n" + indent + "}";
+}
+
+}  // namespace
+
+std::string config_to_use(const config::ParsedConfig& given, const PlannedVariant& chosen,
+                          std::optional<std::int64_t> device_budget, std::int64_t micro_batch) {
+  Node root = given.root.value_or(object());
+  const bool has_batch = root.find("train_batch_size") != nullptr &&
+                         root.find("gradient_accumulation_steps") != nullptr;
+  if (!has_batch) member(root, "train_micro_batch_size_per_gpu") = number(micro_batch);
+  Node& zero = member(root, "zero_optimization");
+  if (!zero.is(Node::Kind::object)) zero = object();  // `true` was a way to say stage 1
+  member(zero, "stage") = number(chosen.variant.stage);
+  set_offload(zero, "offload_optimizer", chosen.variant.optimizer_on_host);
+  set_offload(zero, "offload_param", chosen.variant.parameters_on_host);
+  if (device_budget) {
+    constexpr std::int64_t kMiB = 1 << 20;
+    const std::int64_t size = (*device_budget + kMiB - 1) / kMiB;
+    member(member(root, "zeroshard"), "device_budget") = text(fmt::format("{}MiB", size));
+  }
+  std::string out;
+  write(root, "", out);
+  return out + "\n";
+}
+
+}  // namespace zeroshard::cli

@@ -1,0 +1,303 @@
+#include "cli/plan_inputs.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "cli/this_machine.h"
+#include "zeroshard/base/bytes.h"
+#include "zeroshard/base/cpu_limit.h"
+#include "zeroshard/base/env.h"
+#include "zeroshard/base/error.h"
+#include "zeroshard/base/memory_room.h"
+#include "zeroshard/config/batch_size.h"
+#include "zeroshard/config/summary.h"
+#include "zeroshard/models/planned.h"
+#include "zeroshard/planner/calibration.h"
+#include "zeroshard/setup/settled_config.h"
+
+namespace zeroshard::cli {
+namespace {
+
+// Far beyond any model: parameters that pass in one step, small enough that bytes stay countable.
+constexpr std::int64_t kMostParameterPasses = 100'000'000'000'000'000;
+constexpr int kUsualGpusOfHost = 8;
+
+class InputReader {
+ public:
+  explicit InputReader(const PlanArguments& arguments) : arguments_(arguments) {}
+
+  PlanInputs read() {
+    read_config();
+    choose_accelerator();
+    settle_ranks();
+    read_model();
+    settle_nodes();
+    settle_device();
+    settle_host();
+    return std::move(inputs_);
+  }
+
+ private:
+  void assume(std::string what) { inputs_.assumptions.push_back(std::move(what)); }
+
+  void read_config() {
+    inputs_.has_config = !arguments_.config_file.empty();
+    if (!inputs_.has_config) {
+      inputs_.parsed = config::parse_config(R"({"bf16": {"enabled": true}})");
+      inputs_.read = config::read_config(inputs_.parsed);
+      assume("no --config: 16-bit parameters and gradients, fp32 master, Adam");
+      inputs_.read.config.zero.halved_masters = !arguments_.whole_masters;
+      return;
+    }
+    const std::string& file = arguments_.config_file;
+    inputs_.parsed = config::parse_config_file(file);
+    inputs_.read = config::read_config(inputs_.parsed, {.world_size = arguments_.world_size});
+    for (const config::Problem& problem : config::summary(inputs_.read.report)) {
+      std::fprintf(stderr, "%s\n", format_problem(file, problem).c_str());
+    }
+    if (inputs_.read.report.has_errors()) {
+      throw ConfigError({.what = "cannot plan with this config",
+                         .value = file,
+                         .remedy = "mend what is listed above"});
+    }
+    if (arguments_.whole_masters) inputs_.read.config.zero.halved_masters = false;
+  }
+
+  // Who names a GPU's memory means GPUs. Without a configuration it is as the paper counts: for
+  // GPUs, too.
+  void choose_accelerator() {
+    gpus_ = gpus_here();
+    PlanFacts& facts = inputs_.facts;
+    if (!arguments_.device.empty()) {
+      facts.on_accelerator = arguments_.device == "cuda";
+    } else if (!arguments_.device_memory.empty() || !inputs_.has_config) {
+      facts.on_accelerator = true;
+    } else {
+      facts.on_accelerator = !gpus_.empty();
+      assume(facts.on_accelerator ? "no --device: cuda, as train takes here"
+                                  : "no --device: cpu, as train takes here");
+    }
+    const SettledConfig settled =
+        settle_config(inputs_.read, {.on_accelerator = facts.on_accelerator});
+    if (settled.chosen_precision) assume(*settled.chosen_precision);
+    if (inputs_.has_config && !settled.config.optimizer) assume("no optimizer is named: Adam");
+  }
+
+  // The only number of ranks that a full batch triad allows.
+  std::optional<int> ranks_of_batch() const {
+    const BatchOptions& batch = inputs_.read.config.batch;
+    if (!batch.train || !batch.micro_per_rank || !batch.accumulation) return std::nullopt;
+    return static_cast<int>(*batch.train / (*batch.micro_per_rank * *batch.accumulation));
+  }
+
+  void settle_ranks() {
+    PlanFacts& facts = inputs_.facts;
+    const auto from_batch = ranks_of_batch();
+    facts.ranks = arguments_.world_size.value_or(from_batch.value_or(1));
+    if (!arguments_.world_size) {
+      assume(fmt::format("no --world-size: {} rank{}{}", facts.ranks, facts.ranks == 1 ? "" : "s",
+                         from_batch ? ", from the batch sizes" : ""));
+    }
+    const BatchOptions& sizes = inputs_.read.config.batch;
+    const auto batch = config::solve_batch(sizes, facts.ranks);
+    facts.micro_steps = batch.sizes ? batch.sizes->accumulation : sizes.accumulation.value_or(1);
+    const bool says = sizes.accumulation || facts.micro_steps > 1;
+    if (!says) {
+      assume(inputs_.has_config ? "no accumulation is given: one micro-step per step"
+                                : "one micro-step per step");
+    }
+    facts.micro_batch = sizes.micro_per_rank.value_or(1);
+    if (batch.sizes) facts.micro_batch = batch.sizes->micro_per_rank;
+    if (arguments_.micro_batch) facts.micro_batch = *arguments_.micro_batch;
+    says_micro_batch_ = arguments_.micro_batch || batch.sizes || sizes.micro_per_rank;
+  }
+
+  void read_model() {
+    if (!arguments_.model.empty()) {
+      inputs_.model =
+          read_planned_model(arguments_.model, {.lora_rank = arguments_.lora_rank,
+                                                .checkpoint_activations = arguments_.checkpoint,
+                                                .sequence = arguments_.sequence.value_or(0)});
+    } else {
+      inputs_.model = counted();
+    }
+    inputs_.facts.sequence = inputs_.model->sequence();
+    const bool counts = inputs_.model->activations({}).has_value();
+    if (counts && !says_micro_batch_) assume("no --micro-batch: 1 sample");
+    const bool fixed = arguments_.sequence || arguments_.model.starts_with("gpt");
+    if (counts && !fixed && inputs_.facts.sequence > 1) {
+      assume(fmt::format("no --seq: {} tokens, the model's longest", inputs_.facts.sequence));
+    }
+  }
+
+  std::unique_ptr<PlannedModel> counted() {
+    const std::string& text = arguments_.params;
+    if (text.empty()) {
+      throw ConfigError({.what = "there is no model to plan for",
+                         .value = "",
+                         .remedy = "give --model gpt:..., --model FOLDER, or --params 7.5e9"});
+    }
+    if (arguments_.lora_rank > 0) {
+      throw ConfigError({.what = "adapters need a model whose shapes are known",
+                         .value = "--lora-rank with --params",
+                         .remedy = "give --model FOLDER"});
+    }
+    const std::int64_t most = kMostParameterPasses / inputs_.facts.micro_steps;
+    const std::int64_t count = parse_count(text, "--params");
+    if (count == 0) {
+      throw ConfigError({.what = "a model has parameters",
+                         .value = "--params " + text,
+                         .remedy = "give their number, such as 124M"});
+    }
+    if (count > most) {
+      throw ConfigError({.what = "--params is out of range",
+                         .value = text,
+                         .remedy = "give at most " + human_count(most)});
+    }
+    assume(fmt::format("a model of {} equal units, which sizes the buffers (--layers)",
+                       arguments_.units));
+    if (arguments_.sequence) {
+      assume("the activations of a transformer with so many parameters and layers");
+    }
+    return counted_model(count, {.units = arguments_.units,
+                                 .sequence = arguments_.sequence.value_or(0),
+                                 .checkpoint_activations = arguments_.checkpoint});
+  }
+
+  void settle_nodes() {
+    PlanFacts& facts = inputs_.facts;
+    const int usual = facts.on_accelerator ? std::min(kUsualGpusOfHost, facts.ranks) : facts.ranks;
+    facts.ranks_per_node = std::min(arguments_.ranks_per_node.value_or(usual), facts.ranks);
+    if (!arguments_.ranks_per_node && facts.ranks > facts.ranks_per_node) {
+      assume(fmt::format("no --ranks-per-node: {}", facts.ranks_per_node));
+    }
+    const RankThreads threads =
+        rank_threads(usable_cpus(), facts.ranks_per_node, env_integer(EnvVar::kOmpThreads));
+    facts.has_idle_cores = threads.leave_idle_cores;
+    threads_ = threads.threads;
+  }
+
+  void settle_device() {
+    const auto measured =
+        Calibration::load(calibration_file())
+            .find(host_name(), inputs_.facts.on_accelerator, inputs_.facts.ranks_per_node);
+    if (inputs_.facts.on_accelerator) {
+      settle_accelerator(measured);
+    } else {
+      inputs_.device_name = "this CPU";
+      inputs_.facts.rates = assumed_cpu_rates(threads_);
+      if (measured) take(*measured);
+      if (!arguments_.device_memory.empty()) {
+        inputs_.limits.device = memory_with_unit(arguments_.device_memory, "--device-memory");
+      }
+    }
+    take_bandwidth();
+  }
+
+  void settle_accelerator(const std::optional<MachineMeasurement>& measured) {
+    const std::string& asked = arguments_.device_memory;
+    const bool here = asked.empty() && !gpus_.empty();
+    const KnownDevice* const known =
+        is_size(asked) ? nullptr : find_device(here ? gpus_.front() : asked);
+    if (known != nullptr) {
+      inputs_.device_name = known->name;
+      inputs_.limits.device = known->memory_bytes;
+      inputs_.facts.rates = assumed_rates(*known);
+    } else if (!asked.empty()) {
+      inputs_.limits.device = memory_with_unit(asked, "--device-memory");
+    }
+    if (!here || !measured) return;
+    if (measured->device_memory_bytes > 0) inputs_.limits.device = measured->device_memory_bytes;
+    take(*measured);
+  }
+
+  // "24GiB"; "4090" is a device.
+  static bool is_size(const std::string& text) {
+    const auto quantity = split_quantity(text);
+    if (!quantity || quantity->unit.empty()) return false;
+    try {
+      return parse_bytes(text) > 0;
+    } catch (const ConfigError&) {
+      return false;
+    }
+  }
+
+  void take(const MachineMeasurement& measured) {
+    inputs_.facts.rates = with_measured(inputs_.facts.rates.value_or(Rates{}), measured.rates);
+    inputs_.rates_source = fmt::format("measured here on {} with {} rank{} at work", measured.date,
+                                       measured.ranks, measured.ranks == 1 ? "" : "s");
+  }
+
+  void take_bandwidth() {
+    if (arguments_.bandwidth.empty() || !inputs_.facts.rates) return;
+    const auto bytes = memory_with_unit(arguments_.bandwidth, "--bandwidth");
+    inputs_.facts.rates->near_bytes = inputs_.facts.rates->far_bytes =
+        Rate{static_cast<double>(bytes), false};
+  }
+
+  static std::int64_t memory_with_unit(const std::string& text, const char* option) {
+    const auto quantity = split_quantity(text);
+    if (quantity && quantity->unit.empty()) {
+      throw ConfigError({.what = std::string(option) + " has no unit",
+                         .value = text,
+                         .remedy = "write \"" + text + "GiB\", or what is meant"});
+    }
+    if (!quantity && std::string_view(option) == "--device-memory" && !text.starts_with('-')) {
+      std::string names;
+      for (const KnownDevice& device : known_devices()) {
+        names += (names.empty() ? "" : ", ") + std::string(device.name);
+      }
+      throw ConfigError({.what = "--device-memory is no size and no device that is known",
+                         .value = text,
+                         .remedy = "give a size such as 24GiB, or one of " + names});
+    }
+    const std::int64_t bytes = parse_bytes(text, option);
+    if (bytes > 0) return bytes;
+    throw ConfigError({.what = std::string(option) + " is nothing",
+                       .value = text,
+                       .remedy = "give a size such as 24GiB"});
+  }
+
+  // Ranks share what their host has. A plan for this machine knows its host's memory, too.
+  void settle_host() {
+    MemoryLimits& limits = inputs_.limits;
+    const int sharing = inputs_.facts.ranks_per_node;
+    if (!arguments_.host_memory.empty()) {
+      const std::int64_t bytes = memory_with_unit(arguments_.host_memory, "--host-memory");
+      const bool shared = !inputs_.facts.on_accelerator && !limits.device;
+      (shared ? limits.both : limits.host) = bytes / sharing;
+      return;
+    }
+    const bool here = inputs_.facts.on_accelerator
+                          ? !gpus_.empty() && arguments_.device_memory.empty()
+                          : !limits.device.has_value();
+    if (!here) return;
+    if (const auto room = memory_room()) {
+      (inputs_.facts.on_accelerator ? limits.host : limits.both) = room->bytes / sharing;
+      assume(fmt::format("no --host-memory: {}, which {} leaves", human_bytes(room->bytes),
+                         room->set_by));
+    }
+  }
+
+  const PlanArguments& arguments_;
+  PlanInputs inputs_;
+  std::vector<std::string> gpus_;
+  bool says_micro_batch_ = false;
+  int threads_ = 1;
+};
+
+}  // namespace
+
+PlanInputs read_plan_inputs(const PlanArguments& arguments) {
+  return InputReader(arguments).read();
+}
+
+PlanInputs read_plan_inputs(PlanArguments arguments, const std::string& config_file) {
+  arguments.config_file = config_file;
+  return InputReader(arguments).read();
+}
+
+}  // namespace zeroshard::cli

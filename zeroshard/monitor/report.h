@@ -1,0 +1,14 @@
+// A page about a run, made of its log: loss, learning rate, speed, memory beside the plan, and
+// where the time of a step goes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace zeroshard {
+
+// `log`: the lines of `train --log`. Half a line at the end, as a crash leaves it, is passed over.
+// Throws ConfigError where there is no step in it. Of several runs in one file the last one counts.
+std::string report_page(std::string_view log);
+
+}  // namespace zeroshard

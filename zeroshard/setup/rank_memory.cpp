@@ -1,0 +1,99 @@
+#include "zeroshard/setup/rank_memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeroshard/base/memory_room.h"
+#include "zeroshard/device/backend.h"
+#include "zeroshard/setup/this_host.h"
+
+namespace zeroshard {
+namespace {
+
+constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
+
+// What a rank tells the others.
+struct MemoryReport {
+  std::int64_t host = 0;
+  std::int64_t device_index = 0;
+  std::int64_t device_free = kUnknown;
+  std::int64_t host_room = kUnknown;
+  std::int64_t resident = 0;
+};
+
+std::vector<MemoryReport> gather(const MemoryReport& mine, Communicator& comm) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(MemoryReport));
+  std::vector<MemoryReport> all(static_cast<std::size_t>(comm.world_size()));
+  comm.all_gather_into({{ConstPiece{&mine, kBytes, DType::uint8},
+                         Piece{all.data(), kBytes * comm.world_size(), DType::uint8}}},
+                       "memory")
+      .wait();
+  return all;
+}
+
+template <typename Of>
+std::int64_t count_where(const std::vector<MemoryReport>& all, const Of& of) {
+  return std::ranges::count_if(all, of);
+}
+
+std::int64_t share_of(std::int64_t bytes, std::int64_t sharers) {
+  return bytes == kUnknown ? kUnknown : bytes / sharers;
+}
+
+std::optional<std::int64_t> known(std::int64_t bytes) {
+  if (bytes == kUnknown) return std::nullopt;
+  return bytes;
+}
+
+std::int64_t status_bytes(std::string_view name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with(name)) continue;
+    std::istringstream words(line.substr(name.size()));
+    std::int64_t kib = 0;
+    words >> kib;
+    return kib * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+RankMemory agree_on_memory(Device device, const GivenMemory& given, Communicator& comm) {
+  MemoryReport mine{.host = this_host(), .device_index = device.index};
+  const auto on_device = backend_of(device.kind).device_memory(device.index);
+  if (on_device) mine.device_free = on_device->free;
+  if (const auto room = memory_room()) mine.host_room = room->bytes;
+  mine.resident = resident_bytes();
+  const std::vector<MemoryReport> all = gather(mine, comm);
+  RankMemory agreed;
+  std::int64_t device_bytes = kUnknown, host_bytes = kUnknown;
+  for (const MemoryReport& rank : all) {
+    const std::int64_t neighbours =
+        count_where(all, [&](const MemoryReport& other) { return other.host == rank.host; });
+    const std::int64_t sharers = count_where(all, [&](const MemoryReport& other) {
+      return other.host == rank.host && other.device_index == rank.device_index;
+    });
+    agreed.ranks_on_host = std::max(agreed.ranks_on_host, static_cast<int>(neighbours));
+    device_bytes = std::min(device_bytes, share_of(rank.device_free, sharers));
+    // A plan counts the whole process, of which a part is there already.
+    const std::int64_t room = share_of(given.host.value_or(rank.host_room), neighbours);
+    const bool adds = !given.host && room != kUnknown;
+    host_bytes = std::min(host_bytes, adds ? room + rank.resident : room);
+  }
+  if (given.device) device_bytes = *given.device;
+  const bool in_one = device == kCpu && !given.device;
+  agreed.limits.device = known(device_bytes);
+  (in_one ? agreed.limits.both : agreed.limits.host) = known(host_bytes);
+  return agreed;
+}
+
+std::int64_t resident_bytes() { return status_bytes("VmRSS:"); }
+std::int64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
+
+}  // namespace zeroshard
