@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/launch.h"
 #include "zeroshard/base/log.h"
