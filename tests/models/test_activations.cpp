@@ -83,8 +83,10 @@ TEST_P(Activations, AreWhatTorchTakes) {
                                              .device = {.accelerator = false, .widens = widens},
                                              .holds_gradients = true});
     const auto expect_close = [&](std::int64_t measured, std::int64_t counted, const char* what) {
-      // A library's own scratch memory depends on the CPU.
-      const double slack = std::max(0.01 * static_cast<double>(measured), 256.0 * 1024);
+      // A library's own scratch memory depends on the CPU: one with matrix instructions for 16-bit
+      // numbers packs their operands first.
+      const double scratch = (width == 2 ? 640.0 : 256.0) * 1024;
+      const double slack = std::max(0.01 * static_cast<double>(measured), scratch);
       EXPECT_NEAR(static_cast<double>(counted), static_cast<double>(measured), slack)
           << what << ", micro-batch " << micro_batch;
     };
