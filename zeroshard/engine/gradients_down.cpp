@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "zeroshard/engine/settle.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/layout/alignment.h"
 #include "zeroshard/optim/sum_of_squares.h"
@@ -118,6 +119,11 @@ Event GradientsDown::landed() const {
 void GradientsDown::finish() {
   worker_.synchronize();
   down_.synchronize();
+}
+
+void GradientsDown::settle() noexcept {
+  settle_one([&] { worker_.synchronize(); });
+  settle_one([&] { down_.synchronize(); });
 }
 
 }  // namespace zeroshard

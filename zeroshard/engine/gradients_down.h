@@ -37,6 +37,8 @@ class GradientsDown {
   Event landed() const;
   // Blocks the host until all is there, and throws what went wrong.
   void finish();
+  // Nothing touches what was sent, nor where it goes, any more. What went wrong is dropped.
+  void settle() noexcept;
 
  private:
   void send_straight(const at::Tensor& gradient, const ArrayWrite& write);

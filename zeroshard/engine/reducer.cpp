@@ -312,6 +312,7 @@ void Reducer::wait_for_own_spans() {
 
 void Reducer::settle() noexcept {
   settle_each(buckets_, [](BucketState& bucket) { bucket.handle.wait(); });
+  if (down_) down_->settle();
 }
 
 void Reducer::make_whole() {
