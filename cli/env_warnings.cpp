@@ -10,7 +10,6 @@
 namespace zeroshard::cli {
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kLittleLockable = 1024 * kMiB;
 constexpr std::int64_t kLittleShared = 512 * kMiB;  // containers often get 64 MiB
 constexpr std::int64_t kFewFiles = 1024;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/plan_report.h"
+#include "zeroshard/base/bytes.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -76,7 +77,6 @@ std::string config_to_use(const config::ParsedConfig& given, const PlannedVarian
   set_offload(zero, "offload_optimizer", chosen.variant.optimizer_on_host);
   set_offload(zero, "offload_param", chosen.variant.parameters_on_host);
   if (device_budget) {
-    constexpr std::int64_t kMiB = 1 << 20;
     const std::int64_t size = (*device_budget + kMiB - 1) / kMiB;
     member(member(root, "zeroshard"), "device_budget") = text(fmt::format("{}MiB", size));
   }

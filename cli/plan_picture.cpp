@@ -12,7 +12,6 @@ namespace zeroshard::cli {
 namespace {
 
 constexpr double kGiB = 1 << 30;
-constexpr double kMiB = 1 << 20;
 
 Svg picture(const PlanReport& report, const std::string& title) {
   StackedBars bars{.title = title};

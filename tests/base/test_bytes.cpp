@@ -11,7 +11,7 @@
 namespace zeroshard {
 namespace {
 
-constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
+constexpr std::int64_t kKiB = 1024, kGiB = 1024 * kMiB;
 constexpr auto kLargest = std::numeric_limits<std::int64_t>::max();
 constexpr auto kSmallest = std::numeric_limits<std::int64_t>::min();
 

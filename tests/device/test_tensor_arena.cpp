@@ -7,14 +7,13 @@
 
 #include <gtest/gtest.h>
 
+#include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/device/memory_count.h"
 #include "zeroshard/device/tensor_arena.h"
 
 namespace zeroshard {
 namespace {
-
-constexpr std::int64_t kMiB = 1 << 20;
 
 struct Taken {
   void* data;

@@ -4,13 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/planner/memory_fit.h"
 
 namespace zeroshard {
 namespace {
-
-constexpr std::int64_t kMiB = 1 << 20;
 
 FootprintOptions bf16_at(int stage) {
   FootprintOptions options;

@@ -8,6 +8,8 @@
 
 namespace zeroshard {
 
+inline constexpr std::int64_t kMiB = 1 << 20;
+
 // Binary units, two decimals: "512 B", "1.50 GiB". Negative sizes (differences) keep their sign.
 std::string human_bytes(std::int64_t bytes);
 

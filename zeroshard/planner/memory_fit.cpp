@@ -27,7 +27,6 @@ Footprint footprint_at(const ModelLayout& model, FootprintOptions options,
 
 // A size that can be written into a configuration, and is enough.
 std::string enough(std::int64_t bytes) {
-  constexpr std::int64_t kMiB = 1 << 20;
   if (bytes < kMiB) return fmt::format("\"{}\"", bytes);
   return fmt::format("\"{}MiB\"", checked_round_up(bytes, kMiB) / kMiB);
 }

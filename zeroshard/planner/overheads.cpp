@@ -1,9 +1,9 @@
 #include "zeroshard/planner/overheads.h"
 
+#include "zeroshard/base/bytes.h"
+
 namespace zeroshard {
 namespace {
-
-constexpr std::int64_t kMiB = 1 << 20;
 
 // Measured with torch 2.11 on Linux: `zeroshard-train`, resident, and of those that share a library
 // with other processes each all of it.

@@ -2,10 +2,11 @@
 
 #include <cctype>
 
+#include "zeroshard/base/bytes.h"
+
 namespace zeroshard {
 namespace {
 
-constexpr std::int64_t kMiB = 1 << 20;
 constexpr double kTera = 1e12;
 constexpr double kGiga = 1e9;
 // Of what a data sheet says: of matrix products in the sizes of models, and of memory.

@@ -45,7 +45,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsEach = 0.7;
-constexpr std::int64_t kMiB = 1 << 20;
 
 // Seconds of one call, with all ranks at it: the median of as many as fit into the time. All ranks
 // do the same number, which the slowest one decides.
