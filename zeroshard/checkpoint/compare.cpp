@@ -13,8 +13,6 @@
 namespace zeroshard {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = kChunkBytes;
-
 std::string text_of(const RunNumbers::Number& number) {
   return std::visit([](auto value) { return fmt::format("{}", value); }, number);
 }
@@ -86,7 +84,7 @@ class Comparer {
   void compare_values(const StoredTensor& tensor, const StoredState& one, const StoredState& other,
                       StateDifference& difference) {
     difference.of_elements = tensor.numel();
-    const auto block = static_cast<std::int64_t>(kBlockBytes / one.element_bytes());
+    const auto block = static_cast<std::int64_t>(kChunkBytes / one.element_bytes());
     for (std::int64_t begin = 0; begin < difference.of_elements; begin += block) {
       const Span span(begin, std::min(begin + block, difference.of_elements));
       read(first_reader_, one, span, first_block_);

@@ -22,7 +22,6 @@ namespace {
 constexpr std::size_t kLargestTransfer = std::size_t{1} << 30U;
 
 // What reads and writes past the kernel's cache are made of.
-constexpr std::size_t kBlockBytes = 4096;
 
 // Asks for the lock that says "being written". File systems without locks are trusted.
 bool held_by_another(int descriptor) {

@@ -10,6 +10,9 @@
 
 namespace zeroshard {
 
+// What goes past the kernel's cache comes in multiples of this: offsets, sizes and addresses.
+inline constexpr std::size_t kBlockBytes = 4096;
+
 // Makes the names in a folder durable: a rename is safe only once its folder is on the disk.
 void sync_folder(const std::filesystem::path& folder);
 

@@ -11,13 +11,15 @@
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/utf8.h"
+#include "zeroshard/checkpoint/file.h"
+#include "zeroshard/base/utf8.h"
+#include "zeroshard/checkpoint/file.h"
 #include "zeroshard/layout/overlap.h"
 #include "zeroshard/layout/save_memory.h"
 
 namespace zeroshard {
 namespace {
 
-constexpr std::size_t kBlockBytes = 4096;
 constexpr std::uint64_t kMaxBlobBytes = std::uint64_t{1} << 30U;
 constexpr const char* kTakeAnother = "take another checkpoint, or fetch this file again";
 

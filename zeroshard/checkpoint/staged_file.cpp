@@ -12,7 +12,6 @@ namespace zeroshard {
 namespace {
 
 // What disks and kernels want of writes past the cache.
-constexpr std::size_t kBlockBytes = 4096;
 
 constexpr std::size_t rounded_up(std::size_t bytes) {
   return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;

@@ -9,8 +9,6 @@
 namespace zeroshard {
 namespace {
 
-constexpr int kInt64 = 8;
-
 // The operators of gpt.cpp, block.cpp and attention.cpp, in their order.
 class GptRehearsal {
  public:

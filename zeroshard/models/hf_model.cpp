@@ -12,8 +12,7 @@ namespace zeroshard {
 namespace {
 
 constexpr int kFp32 = 4;
-constexpr int kInt64 = 8;
-constexpr std::int64_t kMostLayers = 100'000;
+constexpr std::int64_t kMostLayersOfDecoders = 100'000;
 
 // The operators of one block, and of what stands before and behind all blocks.
 class HfRehearsal {
@@ -238,7 +237,7 @@ class HfModel final : public PlannedModel {
 
   std::int64_t sequence() const override { return options_.sequence; }
   std::int64_t size() const override { return shape_.layers; }
-  std::int64_t largest_size() const override { return kMostLayers; }
+  std::int64_t largest_size() const override { return kMostLayersOfDecoders; }
   std::unique_ptr<PlannedModel> of_size(std::int64_t size) const override {
     TransformerShape other = shape_;
     other.layers = size;

@@ -8,7 +8,6 @@ namespace zeroshard {
 namespace {
 
 constexpr int kFp32 = 4;
-constexpr int kInt64 = 8;
 // What oneDNN packs a product of bf16 with, and sums up a bias's gradient in, by column.
 constexpr std::int64_t kPackingBytes = 128 << 10;
 constexpr std::int64_t kPackingBytesOfColumn = 64;

@@ -11,6 +11,8 @@
 
 namespace zeroshard {
 
+inline constexpr int kInt64 = 8;  // bytes of a token
+
 // What an allocator rounds to.
 constexpr std::int64_t granule_of(const ComputeDevice& device) {
   return device.accelerator ? 512 : 64;

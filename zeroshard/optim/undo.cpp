@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <variant>
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/numeric/float_environment.h"
 #include "zeroshard/optim/check_span.h"
-#include "zeroshard/optim/kernels.h"
+#include "zeroshard/optim/choose_table.h"
 #include "zeroshard/optim/span_part.h"
 
 namespace zeroshard {
@@ -27,43 +26,30 @@ UpdatePointers pointers_to(const UpdateSpan& span) {
 
 enum class Work { record, revoke };
 
-// Turns options and scalars into a loop, as update.cpp does.
-struct Dispatch {
-  const Work work;
+struct UndoWork {
   const Kernels& kernels;
   const UpdateSpan& span;
   const StepScalars& scalars;
   const UndoPointers& undo;
   ThreadPool& pool;
+};
 
-  void operator()(const AdamOptions& options) const {
-    run(kernels.adam, adam_coefficients(options, scalars));
-  }
-  void operator()(const SgdOptions& options) const {
-    if (options.momentum == 0.0) return run(kernels.sgd, sgd_coefficients(options, scalars));
-    run(kernels.momentum, momentum_coefficients(options, scalars));
-  }
-  void operator()(const LionOptions& options) const {
-    run(kernels.lion, lion_coefficients(options, scalars));
-  }
-  void operator()(const AdagradOptions& options) const {
-    run(kernels.adagrad, adagrad_coefficients(options, scalars));
-  }
-
-  template <typename Coefficients>
-  void run(const UpdateTable<Coefficients>& table, const Coefficients& coefficients) const {
-    const auto gradient = static_cast<int>(span.gradient_dtype);
-    const bool settles = span.parameter != nullptr && span.parameter_dtype == DType::bf16;
+void run(Work work, const OptimizerOptions& options, const UndoWork& on) {
+  const FloatEnvironment environment(FloatEnvironment::Subnormals::zero);  // for the coefficients
+  const UpdateSpan& span = on.span;
+  const auto gradient = static_cast<int>(span.gradient_dtype);
+  const bool settles = span.parameter != nullptr && span.parameter_dtype == DType::bf16;
+  const UpdatePointers at = pointers_to(span);
+  const std::int64_t blocks = (span.count + kUndoBlock - 1) / kUndoBlock;
+  choose_table(options, on.kernels, on.scalars, [&](const auto& table, const auto& coefficients) {
     const auto loop =
         work == Work::record ? table.record[gradient][settles ? 1 : 0] : table.revoke[gradient];
-    const UpdatePointers at = pointers_to(span);
-    const std::int64_t blocks = (span.count + kUndoBlock - 1) / kUndoBlock;
-    pool.parallel_for(blocks, kBlocksAtOnce, [&](std::int64_t first, std::int64_t last) {
-      const FloatEnvironment environment(FloatEnvironment::Subnormals::zero);
-      loop(coefficients, at, undo, first * kUndoBlock, std::min(last * kUndoBlock, span.count));
+    on.pool.parallel_for(blocks, kBlocksAtOnce, [&](std::int64_t first, std::int64_t last) {
+      const FloatEnvironment flushing(FloatEnvironment::Subnormals::zero);
+      loop(coefficients, at, on.undo, first * kUndoBlock, std::min(last * kUndoBlock, span.count));
     });
-  }
-};
+  });
+}
 
 // An fp32 parameter elsewhere is a copy of its master.
 UpdateSpan without_fp32_parameter(UpdateSpan span) {
@@ -123,8 +109,7 @@ void update_revocably(const OptimizerOptions& options, const UpdateSpan& span,
                       Isa isa) {
   if (span.count == 0) return;
   check_undo(options, span, undo);
-  const FloatEnvironment environment(FloatEnvironment::Subnormals::zero);  // for the coefficients
-  std::visit(Dispatch{Work::record, kernels_of(isa), span, scalars, undo, pool}, options);
+  run(Work::record, options, {kernels_of(isa), span, scalars, undo, pool});
 }
 
 void revoke_update(const OptimizerOptions& options, const UpdateSpan& span,
@@ -132,8 +117,7 @@ void revoke_update(const OptimizerOptions& options, const UpdateSpan& span,
                    Isa isa) {
   if (span.count == 0) return;
   check_undo(options, span, undo);
-  const FloatEnvironment environment(FloatEnvironment::Subnormals::zero);
-  std::visit(Dispatch{Work::revoke, kernels_of(isa), span, scalars, undo, pool}, options);
+  run(Work::revoke, options, {kernels_of(isa), span, scalars, undo, pool});
   restore_escapes(span, undo, words_per_parameter(options));
 }
 

@@ -3,7 +3,7 @@
 #include "zeroshard/base/check.h"
 #include "zeroshard/numeric/float_environment.h"
 #include "zeroshard/optim/check_span.h"
-#include "zeroshard/optim/kernels.h"
+#include "zeroshard/optim/choose_table.h"
 
 namespace zeroshard {
 namespace {
@@ -40,42 +40,6 @@ UpdatePointers pointers_at(const UpdateSpan& span, std::int64_t begin) {
           .streams_parameter = streams_parameter(span)};
 }
 
-// Turns options and scalars into a loop: picks the table and runs it over the span.
-struct Dispatch {
-  const Kernels& kernels;
-  const UpdateSpan& span;
-  const StepScalars& scalars;
-  ThreadPool& pool;
-
-  void operator()(const AdamOptions& options) const {
-    run(kernels.adam, adam_coefficients(options, scalars));
-  }
-  void operator()(const SgdOptions& options) const {
-    if (options.momentum == 0.0) return run(kernels.sgd, sgd_coefficients(options, scalars));
-    run(kernels.momentum, momentum_coefficients(options, scalars));
-  }
-  void operator()(const LionOptions& options) const {
-    run(kernels.lion, lion_coefficients(options, scalars));
-  }
-  void operator()(const AdagradOptions& options) const {
-    run(kernels.adagrad, adagrad_coefficients(options, scalars));
-  }
-
-  template <typename Coefficients>
-  void run(const UpdateTable<Coefficients>& table, const Coefficients& coefficients) const {
-    const DType written = span.parameter == nullptr ? DType::fp32 : span.parameter_dtype;
-    const auto gradient = static_cast<int>(span.gradient_dtype);
-    const auto update = span.master_low != nullptr ? table.run_halved[gradient]
-                                                   : table.run[gradient][static_cast<int>(written)];
-    pool.parallel_for(span.count, kUpdateGrain, [&](std::int64_t begin, std::int64_t end) {
-      // The moments of a parameter whose gradient stays away (a rare token's row of an embedding)
-      // decay to the smallest subnormal and stay there: 5 to 14 times slower, measured.
-      const FloatEnvironment environment(FloatEnvironment::Subnormals::zero);
-      update(coefficients, pointers_at(span, begin), end - begin);
-    });
-  }
-};
-
 }  // namespace
 
 void check_span(const OptimizerOptions& options, const UpdateSpan& span) {
@@ -99,7 +63,18 @@ void update_span(const OptimizerOptions& options, const UpdateSpan& span,
   if (span.count == 0) return;
   check_span(options, span);
   const FloatEnvironment environment(FloatEnvironment::Subnormals::zero);  // for the coefficients
-  std::visit(Dispatch{kernels_of(isa), span, scalars, pool}, options);
+  const DType written = span.parameter == nullptr ? DType::fp32 : span.parameter_dtype;
+  const auto gradient = static_cast<int>(span.gradient_dtype);
+  choose_table(options, kernels_of(isa), scalars, [&](const auto& table, const auto& coefficients) {
+    const auto update = span.master_low != nullptr ? table.run_halved[gradient]
+                                                   : table.run[gradient][static_cast<int>(written)];
+    pool.parallel_for(span.count, kUpdateGrain, [&](std::int64_t begin, std::int64_t end) {
+      // The moments of a parameter whose gradient stays away (a rare token's row of an embedding)
+      // decay to the smallest subnormal and stay there: 5 to 14 times slower, measured.
+      const FloatEnvironment flushing(FloatEnvironment::Subnormals::zero);
+      update(coefficients, pointers_at(span, begin), end - begin);
+    });
+  });
 }
 
 }  // namespace zeroshard
