@@ -12,8 +12,6 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/utf8.h"
 #include "zeroshard/checkpoint/file.h"
-#include "zeroshard/base/utf8.h"
-#include "zeroshard/checkpoint/file.h"
 #include "zeroshard/layout/overlap.h"
 #include "zeroshard/layout/save_memory.h"
 

@@ -16,7 +16,7 @@ constexpr double kTolerance = 0.05;
 // What no plan counts: small tensors, and the last pages of large ones.
 constexpr std::int64_t kNothing = 256 << 10;
 
-std::string row(std::string_view name, std::int64_t planned, std::int64_t measured) {
+std::string estimate_row(std::string_view name, std::int64_t planned, std::int64_t measured) {
   const auto off = static_cast<double>(measured - planned) /
                    static_cast<double>(std::max<std::int64_t>(planned, 1));
   const bool is_off = std::abs(off) > kTolerance && std::abs(measured - planned) > kNothing;
@@ -81,11 +81,12 @@ std::string phases_planned_and_measured(const MemoryPlan& plan, const ProcessOve
                                         const MeasuredMemory& measured) {
   std::string text = fmt::format("{:<12}{:>14}{:>14}\n", "the device", "planned", "at most");
   for (const StepPhase phase : kStepPhases) {
-    text += row(name_of(phase), planned_on_device(plan, phase), measured.at(phase));
+    text += estimate_row(name_of(phase), planned_on_device(plan, phase), measured.at(phase));
   }
-  text += row("the process",
-              planned_process(plan, overheads, is_on_cpu(overheads)) + measured.process_before,
-              measured.process_peak);
+  text +=
+      estimate_row("the process",
+                   planned_process(plan, overheads, is_on_cpu(overheads)) + measured.process_before,
+                   measured.process_peak);
   return text;
 }
 
