@@ -4,19 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/planner/bf16_at.h"
 #include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/planner/memory_fit.h"
 
 namespace zeroshard {
 namespace {
-
-FootprintOptions bf16_at(int stage) {
-  FootprintOptions options;
-  options.zero.stage = stage;
-  options.precision.bf16.enabled = true;
-  return options;
-}
 
 template <typename Thrown, typename Call>
 std::string message_of_throw(const Call& call) {

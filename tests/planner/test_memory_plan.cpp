@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/planner/bf16_at.h"
 #include "zeroshard/planner/memory_plan.h"
 #include "zeroshard/planner/overheads.h"
 
@@ -12,13 +13,6 @@ namespace zeroshard {
 namespace {
 
 constexpr std::int64_t kUnit = 6400;  // elements: no padding on 1, 2, 4 or 5 ranks
-
-FootprintOptions bf16_at(int stage) {
-  FootprintOptions options;
-  options.zero.stage = stage;
-  options.precision.bf16.enabled = true;
-  return options;
-}
 
 // Three uses of units that keep 100, work with 150 forward and 180 backward.
 ModelActivations three_uses() {
