@@ -17,7 +17,7 @@
 namespace zeroshard {
 namespace {
 
-constexpr Device kAccelerator = FakeAccelerator::device();
+constexpr Device kMovesFrom = FakeAccelerator::device();
 
 Bytes contents(const StateBuffer& state) {
   Bytes bytes(static_cast<std::size_t>(state.bytes()));
@@ -94,7 +94,7 @@ TEST_P(StateMovesOn, TakeEverythingWithThemAndLeaveNothing) {
     EXPECT_EQ(states[4].pinned(), pins());
     EXPECT_EQ(memory.ledger().total(Tier::device), 0);
     EXPECT_EQ(memory.ledger().total(Tier::host), total);
-    EXPECT_EQ(fake.trims(), trims + (device() == kAccelerator ? 1 : 0)) << "others can have it";
+    EXPECT_EQ(fake.trims(), trims + (device() == kMovesFrom ? 1 : 0)) << "others can have it";
     moves.start(states.all(), Tier::device, {});
     moves.finish();
     states.expect_whole_on(Tier::device);
@@ -128,11 +128,11 @@ TEST_P(StateMovesOn, TheDestructorWaits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, StateMovesOn,
-                         testing::Combine(testing::Values(kCpu, kAccelerator), testing::Bool()));
+                         testing::Combine(testing::Values(kCpu, kMovesFrom), testing::Bool()));
 
 TEST(StateMoves, ADeviceWithoutRoomKeepsWhatIsOnTheHost) {
   FakeAccelerator::install();
-  StateMemory memory(kAccelerator);
+  StateMemory memory(kMovesFrom);
   MovedStates states(memory, {10 << 20, 20 << 20, 30 << 20});
   StateMoves moves(memory);
   moves.start(states.all(), Tier::host, {});
