@@ -146,6 +146,27 @@ raise RuntimeError("because of rank 1")
     assert err.endswith("KeyError: 'one'\n[run] rank 1 has failed; the other ranks are stopped\n")
 
 
+def test_a_rank_that_is_gone_before_the_launcher_looks_is_named_in_the_same_words(ranks, tmp_path):
+    process = ranks("--ranks 2 program.py", """
+import os, time
+open("pid" + os.environ["RANK"], "w").write(str(os.getpid()))
+while not os.path.exists("go"):
+    time.sleep(0.01)
+if os.environ["RANK"] == "1":
+    raise KeyError("one")
+time.sleep(60)
+""")
+    pid = tmp_path / "pid1"
+    wait_for(lambda: pid.exists() and pid.read_text())
+    process.send_signal(signal.SIGSTOP)
+    (tmp_path / "go").touch()
+    state = Path("/proc", pid.read_text(), "stat")
+    wait_for(lambda: state.read_text().rpartition(")")[2].split()[0] == "Z")
+    process.send_signal(signal.SIGCONT)
+    code, _, err = finish(process)
+    assert code == 1 and err.endswith("KeyError: 'one'\n[run] rank 1 has failed; the other ranks are stopped\n")
+
+
 @pytest.mark.parametrize("ending", ["atexit.register(time.sleep, 4)", "threading.Thread(target=time.sleep, args=[4]).start()",
                                     "atexit.register(time.sleep, 60)"])
 def test_the_code_of_sys_exit_is_the_job_s(ranks, tmp_path, ending):

@@ -142,11 +142,18 @@ class Ranks:
         elif self.failure[0] == index and code > 0:
             self.failure = (index, code)
 
+    def _said(self) -> str:
+        """What the first rank to fail has left: its number and a line (rank_main.py)."""
+        return os.pread(self._page, 1 << 16, 0).decode(errors="replace")
+
     def _code_said(self) -> int:
         """Of the first rank that failed, where it called sys.exit(); 0 where it did not."""
-        said = os.pread(self._page, 1 << 16, 0).decode(errors="replace")
-        match = re.fullmatch(rf"\d+ {ENDED_WITH}(\d+)", said)
+        match = re.fullmatch(rf"\d+ {ENDED_WITH}(\d+)", self._said())
         return int(match[1]) if match else 0
+
+    def _raised(self, index: int) -> bool:
+        """Its process may be gone before we come to what it told us."""
+        return not self._code_said() and self._said().startswith(f"{self.job.first_rank + index} ")
 
     def _signal_all(self, number: int) -> None:
         """To each rank's whole process group: data loaders and other helpers are in it."""
@@ -157,7 +164,7 @@ class Ranks:
         if self.signal or self.failure is None:
             return  # who has sent the signal knows
         index, code = self.failure
-        ended = index not in self.running or self._code_said()
+        ended = not self._raised(index) and (index not in self.running or self._code_said())
         what = f"{ENDED_WITH}{code}" if ended else "has failed"
         if code < 0:
             what = f"was ended by signal {-code} ({signal.strsignal(-code)})"
