@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -11,27 +12,10 @@
 #include <unistd.h>
 
 #include "zeroshard/base/check.h"
+#include "zeroshard/base/rank.h"
 #include "zeroshard/device/cpu_queue.h"
 
 namespace zeroshard {
-
-// While it lives, the memory at one end of a copy can be touched.
-class FakeAccelerator::Access {
- public:
-  Access(FakeAccelerator& fake, Device device, const void* data, std::int64_t bytes)
-      : fake_(fake), data_(device.kind == DeviceKind::cpu ? nullptr : data) {
-    if (data_ != nullptr) fake_.open(data_, bytes);
-  }
-  ~Access() {
-    if (data_ != nullptr) fake_.close(data_);
-  }
-  Access(const Access&) = delete;
-  Access& operator=(const Access&) = delete;
-
- private:
-  FakeAccelerator& fake_;
-  const void* data_;
-};
 
 // A CPU side stream that dawdles, with the manners of an accelerator: run() calls at once.
 class FakeQueue final : public StreamQueue, public std::enable_shared_from_this<FakeQueue> {
@@ -40,6 +24,7 @@ class FakeQueue final : public StreamQueue, public std::enable_shared_from_this<
 
   Device device() const override { return FakeAccelerator::device(); }
   std::int64_t id() const override { return queue_.id(); }
+  void* native() const override { return const_cast<FakeQueue*>(this); }
 
   void run(std::function<void()> work) override;
 
@@ -125,7 +110,7 @@ FakeAccelerator& FakeAccelerator::install() {
   static FakeAccelerator& fake = [&]() -> FakeAccelerator& {
     auto made = std::make_unique<FakeAccelerator>();
     FakeAccelerator& kept = *made;
-    kept.default_queue_ = kept.make_stream(0);
+    kept.default_queue_ = kept.make_stream(0, StreamPriority::usual);
     install_backend(DeviceKind::cuda, std::move(made));
     return kept;
   }();
@@ -134,6 +119,10 @@ FakeAccelerator& FakeAccelerator::install() {
 
 void FakeAccelerator::launch(const Stream& stream, std::function<void()> kernel) {
   stream.run([&] { current_queue->launch(std::move(kernel)); });
+}
+
+void FakeAccelerator::launch(void* native_stream, std::function<void()> kernel) {
+  static_cast<FakeQueue*>(native_stream)->launch(std::move(kernel));
 }
 
 bool FakeAccelerator::host_can_read(const void* data) const {
@@ -145,12 +134,16 @@ bool FakeAccelerator::host_can_read(const void* data) const {
   return readable;
 }
 
+std::string FakeAccelerator::identity(int) {
+  return shared_ ? "shared" : "of rank " + std::to_string(current_rank());
+}
+
 std::shared_ptr<StreamQueue> FakeAccelerator::current_stream(int) {
   if (current_queue == nullptr) return default_queue_;
   return current_queue->shared_from_this();
 }
 
-std::shared_ptr<StreamQueue> FakeAccelerator::make_stream(int) {
+std::shared_ptr<StreamQueue> FakeAccelerator::make_stream(int, StreamPriority) {
   static std::atomic<unsigned> made = 0;
   return std::make_shared<FakeQueue>(*this, ++made);
 }

@@ -27,6 +27,10 @@ class FakeAccelerator final : public DeviceBackend {
   static constexpr std::int64_t kCapacity = std::int64_t{1} << 30;
 
   void launch(const Stream& stream, std::function<void()> kernel);
+  // The same by the driver's handle of the stream.
+  static void launch(void* native_stream, std::function<void()> kernel);
+  // While it lives, a kernel may touch this memory of the device.
+  class Access;
   // Events that its streams have recorded so far.
   std::int64_t recorded() const { return recorded_; }
   // Host memory that is pinned now, of pin() and allocate_pinned(); how much pin() grants at most,
@@ -40,7 +44,7 @@ class FakeAccelerator final : public DeviceBackend {
 
   int device_count() const override { return 1; }
   std::shared_ptr<StreamQueue> current_stream(int index) override;
-  std::shared_ptr<StreamQueue> make_stream(int index) override;
+  std::shared_ptr<StreamQueue> make_stream(int index, StreamPriority priority) override;
   std::shared_ptr<void> allocate(int index, std::int64_t bytes) override;
   std::shared_ptr<void> allocate_pinned(int index, std::int64_t bytes) override;
   std::string pin(int index, void* data, std::int64_t bytes) override;
@@ -49,6 +53,9 @@ class FakeAccelerator final : public DeviceBackend {
   void trim(int) override { ++trims_; }
   MemoryUse memory_use(int) override { return use_.use(); }
   void forget_memory_peak(int) override { use_.forget_peak(); }
+  // Each rank's threads have a device of their own, unless they are told to share one.
+  std::string identity(int) override;
+  void share_among_ranks(bool shared) { shared_ = shared; }
   std::optional<DeviceMemory> device_memory(int) override {
     return DeviceMemory{.total = kCapacity, .free = kCapacity - use_.use().now};
   }
@@ -61,7 +68,6 @@ class FakeAccelerator final : public DeviceBackend {
     std::int64_t bytes = 0;
     int users = 0;
   };
-  class Access;
 
   void open(const void* data, std::int64_t bytes);
   void close(const void* data);
@@ -77,7 +83,25 @@ class FakeAccelerator final : public DeviceBackend {
   std::atomic<std::int64_t> pin_limit_ = std::int64_t{1} << 40;
   std::atomic<std::int64_t> unpinned_copies_ = 0, trims_ = 0;
   std::atomic<std::int64_t> recorded_ = 0;
+  std::atomic<bool> shared_ = false;
   std::shared_ptr<StreamQueue> default_queue_;
+};
+
+class FakeAccelerator::Access {
+ public:
+  Access(FakeAccelerator& fake, Device device, const void* data, std::int64_t bytes)
+      : fake_(fake), data_(device.kind == DeviceKind::cpu || bytes == 0 ? nullptr : data) {
+    if (data_ != nullptr) fake_.open(data_, bytes);
+  }
+  ~Access() {
+    if (data_ != nullptr) fake_.close(data_);
+  }
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+
+ private:
+  FakeAccelerator& fake_;
+  const void* data_;
 };
 
 }  // namespace zeroshard

@@ -68,6 +68,10 @@ struct DeviceMemory {
   std::int64_t free = 0;
 };
 
+// Kernels of an urgent stream are begun before those of others that wait for room on the device. It
+// is for those that other ranks wait for.
+enum class StreamPriority { usual, urgent };
+
 // One order of work; stream.h says what each call promises.
 class StreamQueue {
  public:
@@ -88,7 +92,7 @@ class DeviceBackend {
   virtual ~DeviceBackend() = default;
   virtual int device_count() const = 0;
   virtual std::shared_ptr<StreamQueue> current_stream(int index) = 0;
-  virtual std::shared_ptr<StreamQueue> make_stream(int index) = 0;
+  virtual std::shared_ptr<StreamQueue> make_stream(int index, StreamPriority priority) = 0;
   // The memory goes back when the last copy of the pointer does. It is 256-byte aligned, and null
   // where there is not enough. Nobody asks for 0 bytes.
   virtual std::shared_ptr<void> allocate(int index, std::int64_t bytes) = 0;
@@ -105,6 +109,8 @@ class DeviceBackend {
   // What is given out, to us and to torch alike.
   virtual MemoryUse memory_use(int index) = 0;
   virtual void forget_memory_peak(int index) = 0;
+  // Tells this device from all others, on any host: two ranks whose devices say the same share one.
+  virtual std::string identity(int index) = 0;
   // Unset for the CPU: base/memory_room.h knows what the host has.
   virtual std::optional<DeviceMemory> device_memory(int index) = 0;
 };

@@ -49,7 +49,9 @@ class CpuBackend final : public DeviceBackend {
  public:
   int device_count() const override { return 1; }
   std::shared_ptr<StreamQueue> current_stream(int) override { return calling_thread_; }
-  std::shared_ptr<StreamQueue> make_stream(int) override { return std::make_shared<CpuQueue>(); }
+  std::shared_ptr<StreamQueue> make_stream(int, StreamPriority) override {
+    return std::make_shared<CpuQueue>();
+  }
 
   std::shared_ptr<void> allocate(int, std::int64_t bytes) override {
     constexpr std::align_val_t kAlignment{256};  // of every buffer, on every device
@@ -75,6 +77,7 @@ class CpuBackend final : public DeviceBackend {
   void trim(int) override {}
   MemoryUse memory_use(int) override { return cpu_memory_count().use(); }
   void forget_memory_peak(int) override { cpu_memory_count().forget_peak(); }
+  std::string identity(int) override { return "cpu"; }
   std::optional<DeviceMemory> device_memory(int) override { return std::nullopt; }
 
  private:

@@ -163,7 +163,8 @@ void copy_now(const CopyRequest& request) {
     return;
   }
   const Device accelerator = to_cpu ? request.from_device : request.to_device;
-  const auto queue = backend_of(accelerator.kind).make_stream(accelerator.index);
+  const auto queue =
+      backend_of(accelerator.kind).make_stream(accelerator.index, StreamPriority::usual);
   queue->copy(request);
   queue->synchronize();
 }

@@ -1,5 +1,7 @@
 #include "zeroshard/device/cuda_driver.h"
 
+#include <array>
+
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -35,6 +37,10 @@ CudaDriver find_all() {
   CudaDriver driver;
   require(library, "cuGetErrorString", driver.get_error_string);
   require(library, "cuDeviceGet", driver.device_get);
+  // The first is the only one before driver 470, and does not know of parts of a GPU.
+  if (!find(library, "cuDeviceGetUuid_v2", driver.device_get_uuid)) {
+    require(library, "cuDeviceGetUuid", driver.device_get_uuid);
+  }
   require(library, "cuDeviceGetAttribute", driver.device_get_attribute);
   require(library, "cuDevicePrimaryCtxRetain", driver.device_primary_ctx_retain);
   require(library, "cuCtxGetCurrent", driver.ctx_get_current);
@@ -72,6 +78,21 @@ void* primary_context(int index) {
   throw StateError({.what = fmt::format("the context of cuda:{} cannot be had", index),
                     .value = driver.message_of(result),
                     .remedy = "a device that failed once needs a new process"});
+}
+
+std::string device_uuid(int index) {
+  const CudaDriver& driver = cuda_driver();
+  int handle = 0;
+  std::array<char, 16> bytes = {};
+  CudaDriver::Result result = driver.device_get(&handle, index);
+  if (result == 0) result = driver.device_get_uuid(bytes.data(), handle);
+  if (result != 0) {
+    throw StateError({.what = fmt::format("cuda:{} does not say which GPU it is", index),
+                      .value = driver.message_of(result)});
+  }
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
 }
 
 CudaContextScope::CudaContextScope(void* context) {

@@ -13,6 +13,7 @@ struct CudaDriver {
 
   Result (*get_error_string)(Result, const char**) = nullptr;
   Result (*device_get)(int* device, int ordinal) = nullptr;
+  Result (*device_get_uuid)(char* sixteen_bytes, int device) = nullptr;
   Result (*device_get_attribute)(int* value, int attribute, int device) = nullptr;
   Result (*device_primary_ctx_retain)(void** context, int device) = nullptr;
   Result (*ctx_get_current)(void** context) = nullptr;
@@ -38,6 +39,10 @@ const CudaDriver& cuda_driver();
 // The context of device `index` that torch uses, which is the primary one. It is retained for good.
 // Throws StateError.
 void* primary_context(int index);
+
+// The driver's identifier of device `index`, in hexadecimal; of a part of a GPU that is split, its
+// own. Throws StateError.
+std::string device_uuid(int index);
 
 // While it lives, the context is this thread's current one.
 class CudaContextScope {

@@ -27,8 +27,8 @@ Stream Stream::current(Device device) {
   return Stream(backend_with(device).current_stream(device.index));
 }
 
-Stream Stream::make(Device device) {
-  return Stream(backend_with(device).make_stream(device.index));
+Stream Stream::make(Device device, StreamPriority priority) {
+  return Stream(backend_with(device).make_stream(device.index, priority));
 }
 
 void Stream::run(std::function<void()> work) const { queue_->run(std::move(work)); }

@@ -27,7 +27,7 @@ class Stream {
   static Stream current(Device device);
   // Makes a stream beside the current one. On the CPU it is a thread, which ends after the work it
   // was given when the last copy of the stream goes; on an accelerator it is one of torch's pool.
-  static Stream make(Device device);
+  static Stream make(Device device, StreamPriority priority = StreamPriority::usual);
 
   Device device() const { return queue_->device(); }
   // Streams of one device have equal ids where they are one order of work.

@@ -139,8 +139,9 @@ class TorchBackend final : public DeviceBackend {
     return std::make_shared<TorchQueue>(guard().getStream(device(index)));
   }
 
-  std::shared_ptr<StreamQueue> make_stream(int index) override {
-    return std::make_shared<TorchQueue>(guard().getStreamFromGlobalPool(device(index)));
+  std::shared_ptr<StreamQueue> make_stream(int index, StreamPriority priority) override {
+    return std::make_shared<TorchQueue>(
+        guard().getStreamFromGlobalPool(device(index), priority == StreamPriority::urgent));
   }
 
   std::shared_ptr<void> allocate(int index, std::int64_t bytes) override {
@@ -189,6 +190,8 @@ class TorchBackend final : public DeviceBackend {
   void forget_memory_peak(int index) override {
     with_our_errors([&] { c10::getDeviceAllocator(kType)->resetPeakStats(narrow(index)); });
   }
+
+  std::string identity(int index) override { return device_uuid(index); }
 
   std::optional<DeviceMemory> device_memory(int index) override {
     return with_our_errors([&] {
