@@ -188,15 +188,20 @@ void rank_order_however_cut(Communicator& comm, Device device) {
   }
 }
 
-void siblings_have_their_own_order(Communicator& comm) {
+void siblings_have_their_own_order(Communicator& comm, Device device) {
   const auto sibling = comm.make_sibling();
-  RankBuffer one = RankBuffer::of_rank(comm.rank(), 1, 5000, DType::fp32);
-  RankBuffer two = RankBuffer::of_rank(comm.rank(), 2, 7000, DType::fp32);
+  RankBuffer one = RankBuffer::of_rank(comm.rank(), 1, 5000, DType::fp32, device);
+  RankBuffer two = RankBuffer::of_rank(comm.rank(), 2, 7000, DType::fp32, device);
+  const RankBuffer shard = RankBuffer::of_rank(comm.rank(), 3, 600, DType::fp32, device);
+  RankBuffer three(600 * comm.world_size(), DType::fp32, device);
+  RankBuffer four(600 * comm.world_size(), DType::fp32, device);
   std::vector<Handle> handles;
   const auto call = [&](bool first) {
     Communicator& through = first ? comm : *sibling;
     RankBuffer& buffer = first ? one : two;
+    RankBuffer& full = first ? three : four;
     handles.push_back(through.all_reduce(buffer.piece(), ReduceOp::max, first ? "one" : "two"));
+    handles.push_back(through.all_gather_into({{shard.read(), full.piece()}}, "three"));
   };
   call(comm.rank() % 2 == 0);
   call(comm.rank() % 2 != 0);
@@ -205,6 +210,8 @@ void siblings_have_their_own_order(Communicator& comm) {
     expect(comm, "one", i, max_at(comm.world_size(), 1, i), one.get(i));
     expect(comm, "two", i, max_at(comm.world_size(), 2, i), two.get(i));
   }
+  expect_gathered(comm, three, 3, 600);
+  expect_gathered(comm, four, 3, 600);
 }
 
 void a_caller_between_an_engines_operations(Communicator& comm, Device device) {
@@ -335,7 +342,7 @@ void ledger_equals_formula(Communicator& comm, Device device) {
          static_cast<double>(ledger.bytes()));
 }
 
-void everything(Communicator& comm, std::int64_t large_count, Device device) {
+void everything(Communicator& comm, std::int64_t large_count, Device device, Sums sums) {
   for (const std::int64_t count : {0, 1, 7, 1023, 1025}) {
     for (const DType dtype : kAllDTypes) {
       all_gather(comm, count, dtype, device);
@@ -356,11 +363,11 @@ void everything(Communicator& comm, std::int64_t large_count, Device device) {
   reduce_scatter(comm, large_count, DType::bf16, DType::fp32, device);
   between_tiers(comm, large_count, device);
   several_in_flight(comm, device);
-  siblings_have_their_own_order(comm);
+  siblings_have_their_own_order(comm, device);
   a_caller_between_an_engines_operations(comm, device);
   siblings_of_several_engines(comm);
   steps_without_waiting(comm, device);
-  rank_order_however_cut(comm, device);
+  if (sums == Sums::in_rank_order) rank_order_however_cut(comm, device);
   ledger_equals_formula(comm, device);
 }
 

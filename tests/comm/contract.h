@@ -25,7 +25,7 @@ void several_in_flight(Communicator& comm, Device device = kCpu);
 // Sums are rounded in rank order, and do not depend on how the payload is cut into pairs.
 void rank_order_however_cut(Communicator& comm, Device device = kCpu);
 // Siblings need not be called in step with each other.
-void siblings_have_their_own_order(Communicator& comm);
+void siblings_have_their_own_order(Communicator& comm, Device device = kCpu);
 // An engine has two siblings of its own. The caller's operations come between the engine's, at
 // other places on other ranks, and that is no mismatch.
 void a_caller_between_an_engines_operations(Communicator& comm, Device device = kCpu);
@@ -40,7 +40,10 @@ void between_tiers(Communicator& comm, std::int64_t count, Device device = kCpu)
 // The ledger's bytes equal the formulas.
 void ledger_equals_formula(Communicator& comm, Device device = kCpu);
 
-// All of the above over the sizes and dtypes that matter, and once with `large_count` elements.
-void everything(Communicator& comm, std::int64_t large_count, Device device = kCpu);
+// All of the above over the sizes and dtypes that matter, and once with `large_count` elements. A
+// backend whose sums are another library's need not add in rank order.
+enum class Sums { in_rank_order, in_any_order };
+void everything(Communicator& comm, std::int64_t large_count, Device device = kCpu,
+                Sums sums = Sums::in_rank_order);
 
 }  // namespace zeroshard::contract

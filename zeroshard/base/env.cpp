@@ -12,7 +12,7 @@ namespace zeroshard {
 namespace {
 
 // In the order of the enum, so that the index is the value.
-constexpr std::array<EnvVarInfo, 22> kEnvVars{{
+constexpr std::array<EnvVarInfo, 24> kEnvVars{{
     {EnvVar::kLog, "ZEROSHARD_LOG", "log level, and which ranks log: info, debug:all, warning:3"},
     {EnvVar::kControlPort, "ZEROSHARD_CONTROL_PORT", "port of rank 0's control channel"},
     {EnvVar::kRank, "RANK", "rank of this process, set by torchrun"},
@@ -35,6 +35,8 @@ constexpr std::array<EnvVarInfo, 22> kEnvVars{{
     {EnvVar::kCalibration, "ZEROSHARD_CALIBRATION", "the file that keeps what was measured here"},
     {EnvVar::kCacheHome, "XDG_CACHE_HOME", "where such files are, if that is not set"},
     {EnvVar::kHome, "HOME", "whose .cache that is, if neither is set"},
+    {EnvVar::kNccl, "ZEROSHARD_NCCL", "1: ranks with a GPU each talk through NCCL"},
+    {EnvVar::kNcclMultiRank, "NCCL_MULTI_RANK_GPU_ENABLE", "1: NCCL lets ranks share a GPU"},
 }};
 
 }  // namespace

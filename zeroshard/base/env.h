@@ -33,6 +33,8 @@ enum class EnvVar {
   kCalibration,       // ZEROSHARD_CALIBRATION
   kCacheHome,         // XDG_CACHE_HOME
   kHome,              // HOME
+  kNccl,              // ZEROSHARD_NCCL
+  kNcclMultiRank,     // NCCL_MULTI_RANK_GPU_ENABLE
 };
 
 struct EnvVarInfo {

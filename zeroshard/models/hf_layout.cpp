@@ -10,9 +10,9 @@ namespace {
 // From so many elements on, a module that is no block is a unit (python/zeroshard/units.py).
 constexpr std::int64_t kLeastNumel = 100'000;
 
-class Lister {
+class LayoutLister {
  public:
-  Lister(const TransformerShape& shape, const HfModelOptions& options, DType dtype)
+  LayoutLister(const TransformerShape& shape, const HfModelOptions& options, DType dtype)
       : shape_(shape), options_(options), dtype_(dtype) {
     all_.units.push_back({.name = "root"});
   }
@@ -110,7 +110,7 @@ class Lister {
 }  // namespace
 
 HfUnits hf_units(const TransformerShape& shape, const HfModelOptions& options, DType dtype) {
-  return Lister(shape, options, dtype).list();
+  return LayoutLister(shape, options, dtype).list();
 }
 
 }  // namespace zeroshard

@@ -1,0 +1,63 @@
+// Operations on a device's stream, by NCCL. One communicator of NCCL's and one stream, whatever the
+// number of lanes (launch_order.h).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "zeroshard/comm/launch_order.h"
+#include "zeroshard/comm/nccl.h"
+#include "zeroshard/comm/nccl_library.h"
+#include "zeroshard/device/buffer.h"
+
+namespace zeroshard {
+
+class NcclLaunches final : public Launches {
+ public:
+  NcclLaunches(const NcclLibrary& nccl, Device device, const NcclOptions& options)
+      : nccl_(nccl), device_(device), options_(options) {}
+  ~NcclLaunches() override;
+  NcclLaunches(const NcclLaunches&) = delete;
+  NcclLaunches& operator=(const NcclLaunches&) = delete;
+
+  // Whether all memory of the call is where this can move it: else it goes through the host.
+  static bool can_move(const GatherPair& pair);
+  static bool can_move(const ReducePair& pair);
+
+  Event launch(const Call& call, const Event& ready, Communicator& hosts) override;
+  void check() override;
+  void abort() noexcept override;
+
+ private:
+  using Result = NcclLibrary::Result;
+
+  void meet(Communicator& hosts);
+  NcclLibrary::Id agree_on_id(Communicator& hosts) const;
+  void wait_until_all_have_met(Communicator& hosts);
+  void gather(const std::vector<GatherPair>& pairs);
+  void reduce_scatter(const std::vector<ReducePair>& pairs, const ReduceOptions& options);
+  void reduce_in_rank_order(const std::vector<ReducePair>& pairs, const ReduceOptions& options);
+  void broadcast(const Piece& piece, int root);
+  NcclLibrary::Sum scaled_sum(DType dtype, float factor);
+  void grouped(const std::function<void()>& calls);
+  std::byte* scratch(std::int64_t bytes);
+  Result state() const;
+  void require(Result result, const char* what) const;
+  void settle(Result result, const char* what, std::chrono::milliseconds time) const;
+
+  const NcclLibrary& nccl_;
+  const Device device_;
+  const NcclOptions options_;
+  int rank_ = 0;
+  int ranks_ = 1;
+  std::optional<Stream> stream_;  // made by the first launch
+  NcclLibrary::Comm comm_ = nullptr;
+  std::map<std::pair<DType, float>, NcclLibrary::Sum> sums_;
+  Buffer scratch_;  // of the stream alone, so that one after the other may use it
+};
+
+}  // namespace zeroshard
