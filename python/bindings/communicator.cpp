@@ -8,7 +8,7 @@
 #include "python/bindings/config.h"
 #include "zeroshard/base/launch.h"
 #include "zeroshard/comm/c10d.h"
-#include "zeroshard/comm/carry_through_host.h"
+#include "zeroshard/comm/connect_devices.h"
 #include "zeroshard/comm/single.h"
 #include "zeroshard/setup/choose_device.h"
 
@@ -16,7 +16,7 @@ namespace zeroshard::python {
 namespace {
 
 std::shared_ptr<Communicator> over_group(const std::string& name, double timeout_seconds,
-                                         const std::string& device) {
+                                         const std::string& device, bool deterministic) {
   auto group = c10d::resolve_process_group(name)->getBackend(c10::DeviceType::CPU);
   C10dOptions options;
   options.comm.timeout =
@@ -24,7 +24,8 @@ std::shared_ptr<Communicator> over_group(const std::string& name, double timeout
   std::unique_ptr<Communicator> comm = make_c10d_communicator(std::move(group), options);
   const Device on = choose_device(device, 0);
   if (on.kind == DeviceKind::cpu) return comm;
-  return carry_through_host(std::move(comm), {.device = on});
+  options.comm.deterministic = deterministic;
+  return connect_devices(std::move(comm), on, {.comm = options.comm});
 }
 
 // (launcher, rank, world size, local rank), as the launchers' variables say.
@@ -45,7 +46,7 @@ void bind_communicator(py::module_& module) {
       .def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("world_size", &Communicator::world_size);
   module.def("communicator_over_group", &over_group, py::arg("name"), py::arg("timeout_seconds"),
-             py::arg("device"), py::call_guard<py::gil_scoped_release>());
+             py::arg("device"), py::arg("deterministic"), py::call_guard<py::gil_scoped_release>());
   module.def("communicator_alone", &alone, py::arg("device"));
   module.def("read_launch", &launch);
 }

@@ -221,6 +221,8 @@ void bind_config(py::module_& module) {
                              [](const PythonConfig& c) {
                                return static_cast<double>(c.read.config.comm.timeout.count()) / 1e3;
                              })
+      .def_property_readonly("deterministic",
+                             [](const PythonConfig& c) { return c.read.config.zero.deterministic; })
       .def_property_readonly("drop_last",
                              [](const PythonConfig& c) { return c.read.config.batch.drop_last; })
       .def_property_readonly(

@@ -133,9 +133,9 @@ def forget_groups() -> None:
     _left_groups.clear()
 
 
-def make_communicator(device: torch.device, timeout_seconds: float) -> tuple["_C.Communicator", EngineGroup | None]:
+def make_communicator(device: torch.device, timeout_seconds: float, deterministic: bool) -> tuple["_C.Communicator", EngineGroup | None]:
     """The C++ core's communicator, and the group it works over (none where there is one rank)."""
     if world_size() == 1:
         return _C.communicator_alone(str(device)), None
     group = EngineGroup()
-    return _C.communicator_over_group(group.group.group_name, timeout_seconds, str(device)), group
+    return _C.communicator_over_group(group.group.group_name, timeout_seconds, str(device), deterministic), group

@@ -121,11 +121,14 @@ class Engine(_Calls):
             for index, parameter in enumerate(unit.parameters.values())
         }
         settings = self._core_settings(trained)
-        comm, self._groups = distributed.make_communicator(self.device, self.configuration.parsed.timeout_seconds)
-        self.core = _C.EngineCore(self.configuration.parsed, comm, settings)
+        parsed = self.configuration.parsed
+        if parsed.deterministic:
+            torch.use_deterministic_algorithms(True)
+        comm, self._groups = distributed.make_communicator(self.device, parsed.timeout_seconds, parsed.deterministic)
+        self.core = _C.EngineCore(parsed, comm, settings)
         self._hand_units_over()
         self.core.finish()
-        move_what_is_no_unit_s(self.module, self.device, self.configuration.parsed.shards_parameters)
+        move_what_is_no_unit_s(self.module, self.device, parsed.shards_parameters)
         if self.shard_steps is not None:
             self.shard_steps.take(self.core.master_segments())
 

@@ -1,4 +1,8 @@
-// The contract over MPI with device memory, all ranks on one accelerator: exit code 77 without one.
+// The contract over MPI with device memory: exit code 77 without an accelerator. All ranks use one,
+// by way of the host; with ZEROSHARD_NCCL=1 they go by NCCL where connect_devices() allows it, with
+// its own sums and with ours.
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "tests/comm/contract.h"
@@ -6,15 +10,20 @@
 #include "zeroshard/device/accelerators.h"
 #include "zeroshard/device/backend.h"
 
-int main() {
-  return zeroshard::rank_main([] {
+int main(int argc, char** argv) {
+  return zeroshard::rank_main([&] {
     constexpr zeroshard::Device kFirst{zeroshard::DeviceKind::cuda, 0};
     if (zeroshard::load_accelerators() == 0) {
       fmt::print("needs an accelerator: {}\n", zeroshard::missing_reason(kFirst.kind));
       return 77;
     }
-    const auto comm = zeroshard::join_ranks({.timeout = std::chrono::seconds(20)}, kFirst);
-    zeroshard::contract::everything(*comm, (2 << 20) / comm->world_size(), kFirst);
+    const bool own_sums = argc > 1 && std::string_view(argv[1]) == "nccl_sums";
+    const zeroshard::CommOptions options{.timeout = std::chrono::seconds(20),
+                                         .deterministic = !own_sums};
+    const auto comm = zeroshard::join_ranks(options, kFirst);
+    using zeroshard::contract::Sums;
+    zeroshard::contract::everything(*comm, (2 << 20) / comm->world_size(), kFirst,
+                                    own_sums ? Sums::in_any_order : Sums::in_rank_order);
     zeroshard::contract::everything(*comm, 1 << 10);
     fmt::print("contract kept by rank {} of {}\n", comm->rank(), comm->world_size());
     return 0;

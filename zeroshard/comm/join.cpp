@@ -11,7 +11,7 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/launch.h"
-#include "zeroshard/comm/carry_through_host.h"
+#include "zeroshard/comm/connect_devices.h"
 #include "zeroshard/comm/mpi.h"
 #include "zeroshard/comm/single.h"
 
@@ -54,7 +54,7 @@ std::unique_ptr<Communicator> join_ranks(const CommOptions& options, Device devi
   auto comm = make_mpi_communicator(options);
   check_joined(*comm, launch);
   if (device == kCpu) return comm;
-  return carry_through_host(std::move(comm), {.device = device});
+  return connect_devices(std::move(comm), device, {.comm = options});
 }
 
 int rank_main(const std::function<int()>& body) {

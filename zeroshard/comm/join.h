@@ -22,7 +22,7 @@
 namespace zeroshard {
 
 // One rank: `single`. Under mpirun and srun: `mpi`; where `device`, which this rank computes on, is
-// an accelerator, its memory is carried through pinned host memory. Under torchrun: ConfigError,
+// an accelerator, its memory goes as connect_devices() says. Under torchrun: ConfigError,
 // until the Python package joins its groups.
 std::unique_ptr<Communicator> join_ranks(const CommOptions& options, Device device = kCpu);
 

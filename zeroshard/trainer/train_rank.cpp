@@ -203,6 +203,14 @@ SaveMode choose_save_mode(const TrainOptions& options, const Run& run, RunPlan& 
   return copies ? SaveMode::snapshot : SaveMode::stream;
 }
 
+CommOptions comm_options(const std::optional<config::ParsedConfig>& parsed) {
+  if (!parsed) return {};
+  const config::Config config = config::read_config(*parsed).config;
+  CommOptions options = config.comm;
+  options.deterministic = config.zero.deterministic;
+  return options;
+}
+
 struct Stop {  // how a run learns that it should
   Interrupts& interrupts;
   StopDeadline& deadline;
@@ -214,8 +222,7 @@ int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& s
   if (device == kCpu) keep_torch_cpu_memory();
   if (device == kCpu && asked.device_memory) cpu_memory_count().set_limit(*asked.device_memory);
   const auto parsed = parse_if_readable(asked);
-  const auto comm =
-      join_ranks(parsed ? config::read_config(*parsed).config.comm : CommOptions{}, device);
+  const auto comm = join_ranks(comm_options(parsed), device);
   const TrainOptions options = with_checkpoint(asked, *comm);
   const bool has_idle_cores = choose_threads(*comm);
   const auto task = in_turn(*comm, [&] { return make_task(options, model_of(options)); });
