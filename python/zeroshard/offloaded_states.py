@@ -1,5 +1,5 @@
 """engine.offload_states() and reload_states(): the device's memory for somebody else, between the phases of a script."""
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
@@ -52,12 +52,12 @@ class OffloadedStates:
         if "parameters" in names and self._check is None:
             self._check = self._engine.module.register_forward_pre_hook(self._check_forward, prepend=True)
         if "moments" in names:
-            self._move_states_of_script("cpu")
+            self._move_states_of_script(lambda shard: "cpu")
 
     def reload_states(self, non_blocking: bool = False) -> None:
         """All that offload_states() has moved comes back, and nothing of it stays on the host."""
         self._engine.core.reload_states(not non_blocking)
-        self._move_states_of_script(self._engine.device)
+        self._move_states_of_script(lambda shard: shard.device)
 
     def _check_forward(self, *unused: Any) -> None:
         """The root unit has no call by which the core would notice."""
@@ -65,14 +65,15 @@ class OffloadedStates:
         self._check.remove()
         self._check = None
 
-    def _move_states_of_script(self, device: Any) -> None:
-        """Those of an optimizer whose code is not ours are its own tensors."""
+    def _move_states_of_script(self, device_of: Callable[[torch.Tensor], Any]) -> None:
+        """Those of an optimizer whose code is not ours are its own tensors. They belong where it finds its masters, which may be on the
+        host by the configuration."""
         if self._engine.shard_steps is None:
             return
-        for states in self._engine.shard_steps.optimizer.state.values():
+        for shard, states in self._engine.shard_steps.optimizer.state.items():
             for name, value in states.items():
                 if isinstance(value, torch.Tensor) and value.dim() > 0:
-                    states[name] = value.to(device)
+                    states[name] = value.to(device_of(shard))
 
     def state_device(self, state: Any) -> torch.device:
         """Where states of this kind are just now; where a configuration splits them, those that are not on the host by it."""

@@ -60,6 +60,11 @@ Trace train_rank(const RunPlan& plan, Communicator& comm) {
   for (int step = plan.first_step; step < plan.steps; ++step) {
     StepResult result;
     for (int micro = 0; micro < micro_steps; ++micro) {
+      if (plan.takes_part && !plan.takes_part(comm.rank(), step * micro_steps + micro)) {
+        result = engine.step();
+        trace.losses.push_back(0.0);
+        continue;
+      }
       const auto batch = batch_of(plan.rows, 9, plan.shape.vocabulary,
                                   static_cast<std::uint64_t>(step * micro_steps + micro));
       const torch::Tensor own = batch.narrow(0, comm.rank() * rows, rows);

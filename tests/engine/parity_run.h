@@ -24,6 +24,8 @@ struct RunPlan {
   std::function<void(Engine&, Communicator&)> before = {};
   std::function<void(Engine&, Communicator&)> after = {};
   std::function<void(Engine&, Communicator&, int step)> after_step = {};
+  // Whether a rank computes anything in a micro-step, counted from the first; unset: it does.
+  std::function<bool(int rank, int micro)> takes_part = {};
 };
 
 RunPlan small_plan(int stage, int ranks, DType dtype = DType::fp32, std::int64_t micro_steps = 1);

@@ -128,6 +128,22 @@ TEST_P(HalvedMasters, StepsInsideAScopeAreNotWrites) {
   });
 }
 
+// What is written after such a step was written by somebody: masters take it, as whole ones do.
+TEST_P(HalvedMasters, WritesAfterAStepInsideAScopeCount) {
+  const auto [stage, ranks] = GetParam();
+  if (stage == 3 && ranks > 1) return;
+  expect_same([](const RunPlan& plan, Model& model, Engine& engine) {
+    train_steps(plan, model, engine, 0, 2);
+    {
+      const auto scope = engine.full_params({.writes = true, .from = 0});
+      train_steps(plan, model, engine, 2, 4);
+      engine.finish();
+      write_some(engine, 0.125);
+    }
+    train_steps(plan, model, engine, 4, 6);
+  });
+}
+
 TEST_P(HalvedMasters, TakeWrittenMastersAndFills) {
   const Story unwritten = [](const RunPlan& plan, Model& model, Engine& engine) {
     train_steps(plan, model, engine, 0, 4);

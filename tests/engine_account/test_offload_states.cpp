@@ -1,10 +1,13 @@
 // States that leave the device between steps come back as they were, and leave nothing behind.
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "tests/engine_account/account_support.h"
+#include "tests/support/temporary_folder.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/comm/thread.h"
 
@@ -195,6 +198,50 @@ TEST(OffloadStatesBesideOffload, TheHostsOwnStay) {
               states_after(run, [](const RunPlan& plan, Model& model, Engine& engine) {
                 train_steps(plan, model, engine, 0, 5);
               }));
+  }
+}
+
+// Whose units' states are in a memory of the test's, of a host that has next to nothing left.
+std::shared_ptr<StateMemory> give_memory(Model& model, const RunPlan& run, Communicator& comm,
+                                         const std::filesystem::path& root) {
+  auto memory = std::make_shared<StateMemory>(kCpu, HostMemoryOptions{.limits = root});
+  std::vector<UnitSize> so_far;
+  for (const FoundUnit& found : find_units(*model)) {
+    const FlatUnitOptions options = Core::unit_options(run.options, found.spec, comm, so_far);
+    if (found.unit == nullptr) continue;
+    found.unit->keep(std::make_unique<FlatUnit>(found.spec, options, memory));
+  }
+  return memory;
+}
+
+// A move that is refused has changed nothing: training goes on as if nobody had asked for it.
+TEST(OffloadStatesOfAFullHost, AreRefusedAndStay) {
+  for (const int stage : {0, 2, 3}) {
+    SCOPED_TRACE(stage);
+    const TemporaryFolder root;
+    std::filesystem::create_directories(root.path() / "proc");
+    std::ofstream(root.path() / "proc/meminfo") << "MemTotal: 4096 kB\nMemAvailable: 1 kB\n";
+    const RunPlan run = small_plan(stage, 2, DType::bf16);
+    const StatesOfRanks expected =
+        states_after(run, [](const RunPlan& plan, Model& model, Engine& engine) {
+          train_steps(plan, model, engine, 0, 4);
+        });
+    StatesOfRanks found(2);
+    run_ranks(2, {.timeout = std::chrono::seconds(30)}, [&](Communicator& comm) {
+      Model model(run.shape);
+      set_parameters(*model, 1);
+      const auto memory = give_memory(model, run, comm, root.path());
+      Engine engine(model, run.options, comm);
+      train_steps(run, model, engine, 0, 2);
+      engine.finish();
+      const std::int64_t held = memory->ledger().total(Tier::device);
+      EXPECT_THROW(engine.core().offload_states({}), StorageError);
+      EXPECT_TRUE(engine.core().offloaded().empty());
+      train_steps(run, model, engine, 2, 4);
+      found[static_cast<std::size_t>(comm.rank())] = states_of(engine);
+      EXPECT_EQ(memory->ledger().total(Tier::device), held);
+    });
+    EXPECT_EQ(found, expected);
   }
 }
 

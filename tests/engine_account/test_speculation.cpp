@@ -13,6 +13,7 @@
 #include "tests/engine_account/account_support.h"
 #include "tests/engine_account/linear_model.h"
 #include "zeroshard/comm/thread.h"
+#include "zeroshard/device/stalls.h"
 #include "zeroshard/engine/speculation_policy.h"
 
 namespace zeroshard::test {
@@ -47,9 +48,9 @@ Outcome outcome_of(const RunPlan& plan, const Story& story) {
 }
 
 // Until some update has been made early, where the plan has memory for any.
-void wait_for_early(Engine& engine) {
+void wait_for_early(Engine& engine, int at_most_ms = 10'000) {
   SpeculativeUpdates* const early = engine.core().speculation();
-  for (int i = 0; early != nullptr && early->undecided() == 0 && i < 10'000; ++i) {
+  for (int i = 0; early != nullptr && early->undecided() == 0 && i < at_most_ms; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -166,6 +167,21 @@ TEST_P(SeenBetween, AnotherBackward) {
   });
 }
 
+// A second backward takes back what the first one has offered, whose turn on the host's thread may
+// come only after the second has offered the same unit again.
+TEST_P(SeenBetween, AnotherBackwardAtOnce) {
+  const auto story = [](const RunPlan& plan, Model& model, Engine& engine) {
+    for (int step = 0; step < 40; ++step) {
+      engine.backward(loss_of(plan, model, engine, step));
+      engine.backward(loss_of(plan, model, engine, 40 + step));
+      engine.step();
+    }
+  };
+  const Outcome expected = outcome_of(plan(false), story);
+  const RandomStalls stalls({.seed = 11, .one_in = 2, .at_most = std::chrono::microseconds(2000)});
+  EXPECT_EQ(outcome_of(plan(true), story).states, expected.states);
+}
+
 TEST_P(SeenBetween, AnEvaluation) {
   expect_nobody_sees(
       [](const RunPlan& plan, Model& model, Engine& engine) {
@@ -245,6 +261,24 @@ TEST_P(Speculation, IsTakenBackWhereClippingActs) {
   EXPECT_EQ(longer.told.updated, 0);
 }
 
+// A script that looks at masters before each step has every early update taken back: it pays for
+// that a few times, and not for ever.
+TEST_P(Speculation, EndsWhereSomebodyLooksBeforeEachStep) {
+  const auto look_before_steps = [](const RunPlan& plan, Model& model, Engine& engine) {
+    int undone = 0;
+    for (int step = 0; step < 16; ++step) {
+      const std::int64_t before = told_of(engine).taken_back;
+      engine.backward(loss_of(plan, model, engine, step));
+      wait_for_early(engine, step == 0 ? 10'000 : 5);
+      engine.core().states();
+      undone += told_of(engine).taken_back > before ? 1 : 0;
+      engine.step();
+    }
+    EXPECT_LE(undone, 3) << "with 4 and 8 calm steps between";
+  };
+  EXPECT_EQ(expect_same(look_before_steps).taken_back > 0, can_begin());
+}
+
 // An overflow skips the step: nothing has moved, moments and step counts included.
 TEST_P(Speculation, IsTakenBackWhereAStepIsSkipped) {
   const Told told = expect_same(
@@ -315,6 +349,7 @@ TEST(SpeculationOfAbsentGradients, LeavesThemAlone) {
         EngineOptions options = small_plan(stage, 2, DType::bf16).options;
         options.offload.optimizer = Tier::host;
         options.zero.speculative_update = early;
+        options.precision.gradient_clipping = 0.0;  // else the first step would end all of it
         LinearModel model;
         Engine engine(model, options, comm);
         for (int step = 0; step < 8; ++step) {
@@ -324,6 +359,8 @@ TEST(SpeculationOfAbsentGradients, LeavesThemAlone) {
           engine.backward(model->loss(numbers));
           engine.step();
         }
+        EXPECT_EQ(told_of(engine).updated > 0, early);
+        EXPECT_EQ(told_of(engine).taken_back, 0);
         if (comm.rank() == 0) found.push_back(owned_masters(engine.core()));
       });
     }
@@ -356,20 +393,21 @@ INSTANTIATE_TEST_SUITE_P(Stages, Speculation,
 INSTANTIATE_TEST_SUITE_P(Stages, SeenBetween,
                          testing::Combine(testing::Values(0, 1, 2, 3), testing::Values(1, 2)));
 
+int calm_steps_until_it_begins(SpeculationPolicy& policy) {
+  int steps = 0;
+  while (!policy.may_begin()) {
+    policy.note_step(true);
+    ++steps;
+  }
+  return steps;
+}
+
 TEST(SpeculationPolicy, WaitsLongerEachTimeItWasWrong) {
   SpeculationPolicy policy;
   EXPECT_TRUE(policy.may_begin()) << "at first";
-  const auto calm_steps_until_it_begins = [&] {
-    int steps = 0;
-    while (!policy.may_begin()) {
-      policy.note_step(true);
-      ++steps;
-    }
-    return steps;
-  };
   for (const int wanted : {4, 8, 16, 32, 64, 64}) {
     policy.note_step(false);
-    EXPECT_EQ(calm_steps_until_it_begins(), wanted);
+    EXPECT_EQ(calm_steps_until_it_begins(policy), wanted);
   }
   // Where every step clips, nothing begins.
   for (int i = 0; i < 100; ++i) {
@@ -378,6 +416,20 @@ TEST(SpeculationPolicy, WaitsLongerEachTimeItWasWrong) {
     policy.note_step(true);
     policy.note_step(true);
   }
+}
+
+// A step that clips while nothing begins early makes the wait longer, too, and never shorter.
+TEST(SpeculationPolicy, WaitsLongerWhereACalmWaitIsBroken) {
+  SpeculationPolicy policy;
+  for (const int wanted : {4, 8, 16}) {
+    policy.note_step(false);
+    for (int i = 0; i < wanted - 1; ++i) policy.note_step(true);
+    EXPECT_FALSE(policy.may_begin());
+  }
+  policy.note_step(false);
+  EXPECT_EQ(calm_steps_until_it_begins(policy), 32);
+  for (int i = 0; i < 10; ++i) policy.note_step(false);
+  EXPECT_EQ(calm_steps_until_it_begins(policy), 64);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A save beside training is the one that a save in the foreground would have been, and training
 // does not notice it.
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -41,14 +42,23 @@ class SlowStates final : public TensorStates {
     reading_ = true;
     states_.begin_reading(units);
   }
+  void begin_reading_frozen() override {
+    reading_ = true;
+    states_.begin_reading_frozen();
+  }
   void end_reading(std::size_t unit) override { states_.end_reading(unit); }
-  void end_reading() noexcept override { states_.end_reading(); }
+  void end_reading() noexcept override {
+    ended_ = true;
+    states_.end_reading();
+  }
+  bool ended() const { return ended_; }
   std::chrono::nanoseconds waited() const override { return states_.waited(); }
 
  private:
   CoreStates states_;
   const milliseconds delay_;
   bool reading_ = false;
+  std::atomic<bool> ended_ = false;
 };
 
 // Saves after the third step, in the foreground into `foreground`, and beside the steps that follow
@@ -115,6 +125,40 @@ INSTANTIATE_TEST_SUITE_P(Stages, Background,
                          testing::Combine(testing::Values(0, 1, 2, 3), testing::Values(1, 2),
                                           testing::Values(SaveMode::snapshot, SaveMode::stream),
                                           testing::Bool()));
+
+// Frozen parameters are read without anybody's waiting, but who moves or writes them waits.
+TEST(BackgroundFrozen, StayWhereTheyAreUntilTheyAreRead) {
+  using Call = std::function<void(Engine&)>;
+  const Call move = [](Engine& engine) { engine.core().offload_states({}); };
+  const Call write = [](Engine& engine) { engine.full_params({.writes = true}); };
+  for (const SaveMode mode : {SaveMode::snapshot, SaveMode::stream}) {
+    for (const Call& call : {move, write}) {
+      const TemporaryFolder folder;
+      RunPlan plan = small_plan(2, 1, DType::bf16);
+      plan.steps = 4;
+      plan.prepare = [](Model& model) {
+        for (torch::Tensor& parameter : model->blocks[0]->parameters()) {
+          parameter.set_requires_grad(false);
+        }
+      };
+      const Trace expected = train(plan);
+      plan.after_step = [&](Engine& engine, Communicator& comm, int step) {
+        if (step != 1) return;
+        engine.finish();
+        SaveFolder to(comm, folder / "saved");
+        Saver saver(to, comm, {.mode = mode});
+        auto states = std::make_shared<SlowStates>(engine.core(), milliseconds(10));
+        saver.save({.tag = "saved"}, states, contents_of(*states));
+        EXPECT_FALSE(states->ended());
+        call(engine);
+        EXPECT_TRUE(states->ended()) << "it was not waited for";
+        saver.finish();
+        engine.core().reload_states();
+      };
+      EXPECT_EQ(difference(expected, train(plan)), "");
+    }
+  }
+}
 
 // Updates begin early again when the save is over, and not before: nothing that is read may change.
 TEST(BackgroundSpeculation, IsOffWhileUnitsAreRead) {

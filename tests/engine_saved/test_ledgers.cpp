@@ -43,6 +43,7 @@ class Watched final : public TensorStates {
     states_.set_updates(tensor, updates);
   }
   void begin_reading(const std::set<std::size_t>& units) override { states_.begin_reading(units); }
+  void begin_reading_frozen() override { states_.begin_reading_frozen(); }
   void end_reading(std::size_t unit) override { states_.end_reading(unit); }
   void end_reading() noexcept override { states_.end_reading(); }
   std::chrono::nanoseconds waited() const override { return states_.waited(); }

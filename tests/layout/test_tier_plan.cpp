@@ -99,6 +99,20 @@ TEST(TierPlan, RingsAreBounded) {
   EXPECT_EQ(plan(large, {true}, with_optimizer_on_host(2)).staging.slot_bytes, 64 << 20);
 }
 
+// A delayed update leaves the ring to gradients, and writes what nobody sends over and over.
+TEST(TierPlan, DelayedUpdatesHaveAPieceOfTheirOwn) {
+  TierPlanOptions options = with_optimizer_on_host(2);
+  EXPECT_EQ(plan(two_units(2), {true, true}, options).unsent_bytes, 0);
+  options.delays = true;
+  EXPECT_EQ(plan(two_units(2), {true, true}, options).unsent_bytes, 2048);
+  EXPECT_EQ(plan(two_units(2, DType::fp32), {true, true}, options).unsent_bytes, 0);
+  const std::vector<UnitLayout> large{
+      UnitLayout("a", {{"a.weight", {1'000'000'000}, DType::bf16}}, 1)};
+  EXPECT_EQ(plan(large, {true}, options).unsent_bytes, 1 << 20);
+  options.offload.optimizer = Tier::device;
+  EXPECT_EQ(plan(two_units(2), {true, true}, options).unsent_bytes, 0);
+}
+
 TEST(TierPlan, AnFp32MasterGoesUpItself) {
   TierPlanOptions options = with_optimizer_on_host(2);
   options.reduced = DType::fp32;

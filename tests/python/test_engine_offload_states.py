@@ -5,7 +5,7 @@ from engine_models import full_weights, made, next_token_loss, settings, start, 
 from engine_ranks import on_ranks
 
 import zeroshard
-from zeroshard import distributed
+from zeroshard import distributed, offloaded_states
 from zeroshard.deepspeed.runtime.zero.offload_config import OffloadDeviceEnum, OffloadStateTypeEnum
 from zeroshard.deepspeed.runtime.zero.offload_states import get_state_devices
 
@@ -132,3 +132,26 @@ def an_engine_that_only_evaluates(stage):
 
 def test_an_engine_that_only_evaluates():
     on_ranks(1, an_engine_that_only_evaluates, 3)
+
+
+class OptimizerBesideAnEngine:
+    """What offload_states() sees of an engine whose masters are on the host by the configuration, and which computes elsewhere."""
+
+    def __init__(self):
+        self.core, self.module, self.device, self.shard_steps = self, torch.nn.Linear(1, 1), torch.device("meta"), self
+        shard = torch.nn.Parameter(torch.zeros(3))
+        self.optimizer = torch.optim.SGD([shard], lr=1.0, momentum=0.9)
+        self.optimizer.state[shard]["momentum_buffer"] = torch.ones(3)
+        self.momentum = lambda: self.optimizer.state[shard]["momentum_buffer"]
+
+    def __getattr__(self, name):
+        return lambda *unused: None
+
+
+def test_states_of_a_script_return_to_their_masters():
+    engine = OptimizerBesideAnEngine()
+    states = offloaded_states.OffloadedStates(engine)
+    states.offload_states()
+    states.reload_states()
+    assert engine.momentum().device.type == "cpu", "its masters never were on the device"
+    assert engine.momentum().tolist() == [1, 1, 1]

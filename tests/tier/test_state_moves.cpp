@@ -1,8 +1,11 @@
 // States that move to the other tier and back: every byte, on the CPU and on an accelerator, pinned
 // or not; what fails leaves each of them whole somewhere.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <fstream>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -125,6 +128,44 @@ TEST_P(StateMovesOn, TheDestructorWaits) {
     moves.start(states.all(), Tier::host, {.pin = pins()});
   }
   states.expect_whole_on(Tier::host);
+}
+
+// Memory that a move takes may be a block whose last user has work pending on the stream that he
+// gave it back on.
+TEST(StateMoves, ComeAfterWhatTheDeviceHasBeenGiven) {
+  FakeAccelerator& fake = FakeAccelerator::install();
+  StateMemory memory(kMovesFrom);
+  MovedStates states(memory, {1000, 300'000});
+  StateMoves moves(memory);
+  for (const Tier to : {Tier::host, Tier::device}) {
+    std::atomic<bool> done = false;
+    fake.launch(Stream::current(kMovesFrom), [&done] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      done = true;
+    });
+    moves.start(states.all(), to, {});
+    moves.finish();
+    EXPECT_TRUE(done);
+    states.expect_whole_on(to);
+    Stream::current(kMovesFrom).synchronize();
+  }
+}
+
+// Who moves states gives up other things with them, which he must keep where nothing moves.
+TEST(StateMoves, SayWhetherTheyAreAccepted) {
+  const test::TemporaryFolder root;
+  std::filesystem::create_directories(root.path() / "proc");
+  std::ofstream(root.path() / "proc/meminfo") << "MemTotal: 204800 kB\nMemAvailable: 51200 kB\n";
+  StateMemory memory(kCpu, {.limits = root.path()});
+  MovedStates states(memory, {30 << 20, 30 << 20});
+  StateMoves moves(memory);
+  int accepted = 0;
+  const StateMoves::Options options{.accepted = [&] { ++accepted; }};
+  EXPECT_THROW(moves.start(states.all(), Tier::host, options), StorageError);
+  EXPECT_EQ(accepted, 0);
+  moves.start({states.all()[0]}, Tier::host, options);
+  EXPECT_EQ(accepted, 1);
+  moves.finish();
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, StateMovesOn,

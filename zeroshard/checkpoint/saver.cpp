@@ -1,5 +1,6 @@
 #include "zeroshard/checkpoint/saver.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -14,7 +15,7 @@
 namespace zeroshard {
 namespace {
 
-// Only what updates change: frozen parameters can be read at any time.
+// Only what updates change: frozen parameters can be read beside training.
 bool changes(const TensorStates& states, const HeldState& state) {
   return states.tensors()[state.tensor].trained;
 }
@@ -74,6 +75,7 @@ void Saver::save(const SaveRequest& request, std::shared_ptr<TensorStates> state
   current->report.bytes = current->save.bytes_of_all_ranks();
   if (options_.mode == SaveMode::snapshot) take_snapshot(*current);
   if (options_.mode == SaveMode::stream) begin_stream(*current);
+  if (options_.mode != SaveMode::foreground) begin_frozen(*current);
   current_ = std::move(current);
   Current& under_way = *current_;
   if (options_.mode == SaveMode::foreground) {
@@ -113,6 +115,14 @@ void Saver::begin_stream(Current& current) {
   current.states->begin_reading(units);
 }
 
+void Saver::begin_frozen(Current& current) {
+  const TensorStates& states = *current.states;
+  const bool are_there = std::ranges::any_of(states.owned(), [&](const HeldState& state) {
+    return !changes(states, state) && !state.elements.empty();
+  });
+  if (are_there) current.states->begin_reading_frozen();
+}
+
 CopyState Saver::reader_of(Current& current) const {
   TensorStates& states = *current.states;
   if (options_.mode == SaveMode::foreground) return copy_of(states);
@@ -139,7 +149,7 @@ void Saver::run(Current& current) {
   } catch (...) {
     current.error = std::current_exception();
   }
-  if (options_.mode == SaveMode::stream) current.states->end_reading();
+  if (options_.mode != SaveMode::foreground) current.states->end_reading();
   current.report.took = Clock::now() - current.began;
   current.over = true;
 }

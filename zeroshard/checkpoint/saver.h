@@ -74,6 +74,7 @@ class Saver {
   void run(Current& current);
   void take_snapshot(Current& current);
   void begin_stream(Current& current);
+  static void begin_frozen(Current& current);
   CopyState reader_of(Current& current) const;
 
   SaveFolder& folder_;

@@ -26,11 +26,11 @@ void BackwardPass::enter_task() {
 void BackwardPass::refuse_outdated(const UnitUses::Id& use) const {
   const bool trained = of_.units[use.unit]->layout().totals().trainable_numel > 0;
   if (!trained || !of_.uses.is_outdated(use)) return;
-  throw StateError(
-      {.what =
-           "this graph was made before the last step, which has changed the parameters it reads",
-       .value = "unit " + name_of(use.unit),
-       .remedy = "compute the loss again after step(), or call backward before it"});
+  throw StateError({.what = "this graph was made before the last step, or before the values of a "
+                            "delayed update were "
+                            "asked for, which has changed the parameters it reads",
+                    .value = "unit " + name_of(use.unit),
+                    .remedy = "compute the loss again after step(), or call backward before it"});
 }
 
 void BackwardPass::reach(const UnitUses::Id& use) {

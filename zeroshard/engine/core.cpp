@@ -164,6 +164,7 @@ void Core::plan_tiers() {
                                   .reduced = gradients.reduced,
                                   .speculates = updates_early(options_.zero),
                                   .undo_limit_bytes = fit.undo_limit_bytes,
+                                  .delays = options_.zero.delayed_update,
                                   .moments = moments()});
   // The units' parameters are there already.
   const std::int64_t held = memory_->ledger().total(Tier::host);
@@ -328,9 +329,14 @@ void Core::quiesce() {
     const auto lock = enter();
     const at::NoGradGuard no_grad;
     gatherer_->finish_phase();
-    updater_->publish_delayed();
+    publish_delayed();
   }
   wait_for_parameters();
+}
+
+// Parameters change, so a graph that has read them is too old from here on.
+void Core::publish_delayed() {
+  if (updater_->publish_delayed()) uses_.note_update();
 }
 
 void Core::wait_for_parameters() {
@@ -350,15 +356,20 @@ void Core::wait_for_unit(std::size_t unit) {
 void Core::gather_full(std::size_t unit, bool writes) {
   const auto lock = enter();
   const at::NoGradGuard no_grad;
-  if (writes) gate_.wait_for_all();
+  if (writes) gate_.wait_for_readers();
   offloaded_.require({Category::parameters}, "a scope of full parameters");
   if (writes) offloaded_.require({Category::master}, "a scope in which parameters are written");
   gatherer_->finish_phase();
-  updater_->publish_delayed();
+  publish_delayed();
   gatherer_->hold(unit);
   // What others write into a released unit lies in another buffer than its shard.
   const bool keeps = writes && flat_[unit]->resident();
-  if (keeps) states().keep_parameters(unit);
+  try {
+    if (keeps) states().keep_parameters(unit);
+  } catch (...) {  // no memory: there is no scope
+    gatherer_->unhold(unit);
+    throw;
+  }
   full_scopes_[unit].push_back(keeps);
 }
 
@@ -378,7 +389,7 @@ void Core::release_full(std::size_t unit, Written written, int from) {
 }
 
 void Core::adopt_full(std::size_t unit, Written written, int from) {
-  gate_.wait_for_all();
+  gate_.wait_for_readers();
   FlatUnit& flat = *flat_[unit];
   for (std::size_t group = 0; from >= 0 && group < flat.groups(); ++group) {
     gathers_->broadcast(flat.full_piece(group), from, flat.name()).wait();
@@ -402,7 +413,7 @@ void Core::adopt_masters(std::optional<std::size_t> only) {
   gate_.wait_for_all();
   gatherer_->finish_phase();
   gatherer_->wait_for_all();
-  updater_->publish_delayed();
+  publish_delayed();
   gatherer_->wait_for_all();
   for (std::size_t unit = 0; unit < flat_.size(); ++unit) {
     if (unit == only.value_or(unit)) updater_->adopt_masters(unit);
@@ -419,7 +430,7 @@ void Core::finish_reductions() {
 
 void Core::fill_parameters(const ParameterFiller& fill) {
   quiesce();
-  gate_.wait_for_all();
+  gate_.wait_for_readers();
   const std::lock_guard lock(mutex_);
   const at::NoGradGuard no_grad;
   for (std::size_t unit = 0; unit < flat_.size(); ++unit) {

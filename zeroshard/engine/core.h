@@ -198,6 +198,7 @@ class Core {
   int moments() const;  // per parameter, of ours
   void plan_tiers();
   FittedMemory fit_memory() const;
+  void publish_delayed();
   void adopt_full(std::size_t unit, Written written, int from);
   void make_gatherer();
   void make_reducer();

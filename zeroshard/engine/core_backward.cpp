@@ -178,7 +178,10 @@ void Core::drop_broken_backward() {
   if (backward_->under_way() && !recomputes()) drop_backward();
 }
 
+// Zeros are written into G, as gradients are.
 void Core::pass_over_backward() {
+  gatherer_->wait_for_updates();
+  updater_->take_back_speculation();
   backward_->pass_over(reduces_now());
   gather_to_show();
 }

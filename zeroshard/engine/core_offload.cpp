@@ -20,13 +20,14 @@ void Core::offload_states(const OffloadRequest& request) {
   std::vector<StateBuffer*> memory;
   for (const Category category : leaving)
     std::ranges::copy(memory_of(category), std::back_inserter(memory));
-  gatherer_->empty_pool();
-  if (leaving.contains(Category::gradients)) take_back_shown();
-  if (leaving.contains(Category::buffers)) {
+  const auto give_up_the_rest = [&] {
+    gatherer_->empty_pool();
+    if (leaving.contains(Category::gradients)) take_back_shown();
+    if (!leaving.contains(Category::buffers)) return;
     reducer_->drop_buffers();
     updater_->drop_buffers();
-  }
-  offloaded_.begin_offload(leaving, std::move(memory), request.pin);
+  };
+  offloaded_.begin_offload(leaving, std::move(memory), request.pin, give_up_the_rest);
   const bool parameters = leaving.contains(Category::parameters);
   if (parameters || leaving.contains(Category::master)) updater_->point_master_segments(false);
   for (const auto& unit : flat_) {
@@ -73,9 +74,9 @@ void Core::refuse_move() const {
 }
 
 void Core::end_everything() {
-  gate_.wait_for_all();
+  gate_.wait_for_readers();
   gatherer_->finish_phase();
-  updater_->publish_delayed();
+  publish_delayed();
   gatherer_->wait_for_all();
   reducer_->wait_for_own_spans();
   updater_->take_back_speculation();

@@ -29,6 +29,7 @@ Part part_of(const FlatLayout& layout, std::size_t index, const Span& held) {
 CoreStates::CoreStates(Core& core) : core_(core), states_(core.states()) {
   const Device device = core.state_memory().device();
   if (device != kCpu) side_ = Stream::make(device);
+  order_reads();
   // The root unit first: whoever calls step() waits for it.
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < core_.units(); ++i) order.push_back(i);
@@ -37,6 +38,21 @@ CoreStates::CoreStates(Core& core) : core_(core), states_(core.states()) {
   for (const std::size_t unit : order) append_unit(unit);
   const auto is_trained = [&](const HeldState& state) { return tensors_[state.tensor].trained; };
   std::ranges::stable_partition(owned_, is_trained);
+}
+
+// The side stream waits for nothing by itself: it comes after the updates that the device has been
+// given so far, on whatever stream. Later ones wait for who reads (UpdateGate).
+void CoreStates::order_reads() {
+  if (!side_) return;
+  for (std::size_t unit = 0; unit < core_.units(); ++unit) core_.wait_for_unit(unit);
+  Event updated;
+  updated.record(Stream::current(side_->device()));
+  side_->wait(updated);
+}
+
+void CoreStates::begin_reading(const std::set<std::size_t>& units) {
+  order_reads();
+  core_.gate().close(units);
 }
 
 void CoreStates::append_unit(std::size_t unit) {
@@ -128,6 +144,7 @@ void CoreStates::copy_out(const HeldState& state, const Span& elements, void* in
 
 std::int64_t CoreStates::write(const HeldState& state, const Span& elements, const void* from,
                                DType dtype) {
+  core_.gate().wait_for_readers();
   const at::NoGradGuard no_grad;
   const std::int64_t begin = state.at + elements.begin() - state.elements.begin();
   const at::Tensor values = tensor_over(const_cast<void*>(from), elements.size(), dtype, kCpu);

@@ -25,7 +25,8 @@ class CoreStates final : public TensorStates {
                      DType dtype) override;
   void set_updates(std::size_t tensor, std::int64_t updates) override;
 
-  void begin_reading(const std::set<std::size_t>& units) override { core_.gate().close(units); }
+  void begin_reading(const std::set<std::size_t>& units) override;
+  void begin_reading_frozen() override { core_.gate().close_frozen(); }
   void end_reading(std::size_t unit) override { core_.gate().open(unit); }
   void end_reading() noexcept override { core_.gate().open_all(); }
   std::chrono::nanoseconds waited() const override { return core_.gate().waited(); }
@@ -37,6 +38,7 @@ class CoreStates final : public TensorStates {
     std::size_t parameter = 0;
   };
 
+  void order_reads();
   void append_unit(std::size_t unit);
   void append_parameter(const Place& place);
   void append_states(HeldState first, std::vector<HeldState>& all) const;

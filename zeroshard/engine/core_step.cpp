@@ -1,4 +1,5 @@
 // The step of the core.
+#include <algorithm>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -95,6 +96,9 @@ void Core::apply(const StepAgreement& agreed, float factor) {
   reducer_->make_whole();
   updater_->apply(agreed.present, {options_.parameter_groups, factor});
   uses_.note_update();
+  for (std::size_t unit = 0; unit < full_scopes_.size(); ++unit) {
+    if (std::ranges::count(full_scopes_[unit], true) > 0) updater_->states().keep_updated(unit);
+  }
   if (root_) gatherer_->wait(*root_);  // nobody will announce its use
 }
 

@@ -103,7 +103,12 @@ void Engine::visit_parameters(const Visitor& visit) {
 
 FullParams::FullParams(Core& core, std::vector<std::size_t> units, Access access)
     : core_(core), units_(std::move(units)), access_(access) {
-  for (; open_ < units_.size(); ++open_) core_.gather_full(units_[open_], access_.writes);
+  try {
+    for (; open_ < units_.size(); ++open_) core_.gather_full(units_[open_], access_.writes);
+  } catch (...) {  // nobody will close what is open
+    for (; open_ > 0; --open_) core_.release_full(units_[open_ - 1], Written::nothing);
+    throw;
+  }
 }
 
 void FullParams::close() {

@@ -71,10 +71,21 @@ void GroupMasters::take_all(const at::Tensor& parameters) {
 }
 
 void GroupMasters::keep_parameters(const at::Tensor& parameters) {
-  if (form_ != MasterForm::halved || keepers_++ > 0) return;
-  before_ = states_->allocate(Category::buffers, tier_, bytes_of_all(parameters));
+  if (form_ != MasterForm::halved) return;
+  if (keepers_ == 0) {
+    before_ = states_->allocate(Category::buffers, tier_, bytes_of_all(parameters));
+    copy_before(parameters);
+  }
+  ++keepers_;  // where there was no memory, nobody keeps anything
+}
+
+void GroupMasters::copy_before(const at::Tensor& parameters) {
   tensor_over(before_->data(), parameters.numel(), DType::bf16, zeroshard::device_of(parameters))
       .copy_(parameters);
+}
+
+void GroupMasters::keep_updated(const at::Tensor& parameters) {
+  if (before_) copy_before(parameters);
 }
 
 void GroupMasters::take_changed(const at::Tensor& parameters) {
@@ -83,9 +94,8 @@ void GroupMasters::take_changed(const at::Tensor& parameters) {
   const Device device = zeroshard::device_of(parameters);
   forget_low_halves(device, {.parameter = halves_at(parameters, 0), .low = low(0)},
                     static_cast<const std::uint16_t*>(before_->data()), parameters.numel());
-  if (keepers_ == 1) return;
   // A scope around this one sees from here on what changes after it.
-  tensor_over(before_->data(), parameters.numel(), DType::bf16, device).copy_(parameters);
+  if (keepers_ > 1) copy_before(parameters);
 }
 
 void GroupMasters::restore_parameters(const at::Tensor& parameters) const {

@@ -40,8 +40,9 @@ class GroupMasters {
   // What was written is to be forgotten. Whole masters bring the old values with the next update.
   void restore_parameters(const at::Tensor& parameters) const;
   void end_keeping();
-  // An update comes while a scope is open: what it changes was not written by anybody.
-  void note_update() { before_.reset(); }
+  // An update has come while a scope is open: what it changed was not written by anybody, and what
+  // is written from here on was.
+  void keep_updated(const at::Tensor& parameters);
 
   // Where an update of `count` elements from `begin` on finds masters and parameters.
   void point(UpdateSpan& span, const at::Tensor& parameters, std::int64_t begin) const;
@@ -52,6 +53,7 @@ class GroupMasters {
   }
   at::Tensor whole(const at::Tensor& parameters) const;
   void take_changed_whole(const at::Tensor& parameters);
+  void copy_before(const at::Tensor& parameters);
 
   MasterForm form_;
   Tier tier_;

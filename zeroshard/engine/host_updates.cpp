@@ -4,14 +4,17 @@
 #include <exception>
 #include <utility>
 
+#include "zeroshard/base/check.h"
 #include "zeroshard/engine/segment_part.h"
 #include "zeroshard/numeric/convert.h"
 #include "zeroshard/optim/update.h"
 
 namespace zeroshard {
-HostUpdates::HostUpdates(Device device, SlotRing& ring, ThreadPool& pool, Trace* trace)
+HostUpdates::HostUpdates(Device device, SlotRing& ring, StateBuffer unsent, ThreadPool& pool,
+                         Trace* trace)
     : device_(device),
       ring_(ring),
+      unsent_(std::move(unsent)),
       pool_(pool),
       trace_(trace),
       up_(Stream::make(device)),
@@ -49,12 +52,31 @@ void HostUpdates::run_segment(const Work& work, std::size_t segment) {
     }
     return send_masters(of, work.parameters);
   }
+  if (work.part == Part::update) return update_alone(of);
   const bool here = of.span.parameter == nullptr || work.parameter_tier == Tier::host;
   here ? update_in_place(of) : update_through_ring(of, work);
 }
 
 void HostUpdates::update_in_place(const SegmentUpdate& segment) {
   update_span(*segment.options, segment.span, segment.scalars, pool_);
+}
+
+// The kernel writes 16-bit values all the same, and their dtype settles the masters.
+void HostUpdates::update_alone(const SegmentUpdate& segment) {
+  const UpdateSpan& span = segment.span;
+  if (span.parameter_dtype == DType::fp32) {
+    up_.synchronize();  // the last values may still be on their way from these masters
+    SegmentUpdate whole = segment;
+    whole.span.parameter = nullptr;
+    return update_in_place(whole);
+  }
+  const std::int64_t at_once = unsent_.bytes() / bytes_of(span.parameter_dtype);
+  ZS_CHECK_GT(at_once, 0, "the plan has no memory for values that are not sent");
+  for (std::int64_t begin = 0; begin < span.count; begin += at_once) {
+    SegmentUpdate piece = part_of(segment, begin, std::min(at_once, span.count - begin));
+    piece.span.parameter = unsent_.data();
+    update_in_place(piece);
+  }
 }
 
 // The kernels' rounding: masters are settled, so ties go where an update puts them.
@@ -89,20 +111,16 @@ void HostUpdates::update_through_ring(const SegmentUpdate& segment, const Work& 
 // written. An fp32 parameter's new value is its master.
 void HostUpdates::send_up(const SegmentUpdate& piece, void* parameter, const Work& work) {
   UpdateSpan span = piece.span;
-  const bool sends = work.part == Part::both;
   const std::int64_t bytes = span.count * bytes_of(span.parameter_dtype);
   if (span.parameter_dtype == DType::fp32) {
     span.parameter = nullptr;
-    if (!sends) up_.synchronize();  // the last values may still be on their way from these masters
     update_span(*piece.options, span, piece.scalars, pool_);
-    if (sends) copy_bytes(up_, parameter, work.parameters, span.master, kCpu, bytes);
-    return;
+    return copy_bytes(up_, parameter, work.parameters, span.master, kCpu, bytes);
   }
   StateBuffer& slot = ring_.next();
   slot.before_write(Stream::current(kCpu));
   span.parameter = slot.data();
   update_span(*piece.options, span, piece.scalars, pool_);
-  if (!sends) return;  // the slot is for what the kernel writes
   copy_bytes(up_, parameter, work.parameters, slot.data(), kCpu, bytes);
   slot.read(up_);
 }

@@ -25,8 +25,9 @@ namespace zeroshard {
 
 class HostUpdates {
  public:
-  // New values pass through the ring where parameters are on the device.
-  HostUpdates(Device device, SlotRing& ring, ThreadPool& pool, Trace* trace);
+  // New values pass through the ring where parameters are on the device. `unsent` is what an update
+  // alone writes them into (TierPlan::unsent_bytes).
+  HostUpdates(Device device, SlotRing& ring, StateBuffer unsent, ThreadPool& pool, Trace* trace);
   ~HostUpdates() { worker_.synchronize(); }
   HostUpdates(const HostUpdates&) = delete;
   HostUpdates& operator=(const HostUpdates&) = delete;
@@ -34,7 +35,8 @@ class HostUpdates {
   // New values may overwrite parameters when the current stream has come this far.
   void begin_step();
 
-  // What of an update is done: new masters and moments, or the new values' way up, or both.
+  // What of an update is done: new masters and moments, or the new values' way up, or both. An
+  // update alone leaves the ring to gradients that come down meanwhile.
   enum class Part { both, update, send };
   // One unit's. The segments' gradients and states are on the host; their parameters are on
   // `parameters`. The handle's end comes behind the last copy up.
@@ -57,6 +59,7 @@ class HostUpdates {
  private:
   void run(const Work& work);
   void update_in_place(const SegmentUpdate& segment);
+  void update_alone(const SegmentUpdate& segment);
   void run_segment(const Work& work, std::size_t segment);
   void send_masters(const SegmentUpdate& segment, Device parameters);
   void update_through_ring(const SegmentUpdate& segment, const Work& work);
@@ -64,6 +67,7 @@ class HostUpdates {
 
   const Device device_;
   SlotRing& ring_;
+  StateBuffer unsent_;
   ThreadPool& pool_;
   Trace* const trace_;
   Event old_values_read_;

@@ -34,8 +34,9 @@ void OffloadedStates::require(std::initializer_list<Category> states, const char
 // They count as offloaded from here on, whatever becomes of the move: reload_states() brings back
 // what has left.
 void OffloadedStates::begin_offload(const std::set<Category>& states,
-                                    std::vector<StateBuffer*> memory, bool pin) {
-  moves_.start(std::move(memory), Tier::host, {.pin = pin});
+                                    std::vector<StateBuffer*> memory, bool pin,
+                                    std::function<void()> accepted) {
+  moves_.start(std::move(memory), Tier::host, {.pin = pin, .accepted = std::move(accepted)});
   states_.insert(states.begin(), states.end());
 }
 

@@ -27,8 +27,10 @@ class OffloadedStates {
   // them.
   void require(std::initializer_list<Category> states, const char* what);
 
-  // `memory`: of the states, where they belong on the device.
-  void begin_offload(const std::set<Category>& states, std::vector<StateBuffer*> memory, bool pin);
+  // `memory`: of the states, where they belong on the device. A host without room refuses, and
+  // nothing has changed; else `accepted` is called before the move begins.
+  void begin_offload(const std::set<Category>& states, std::vector<StateBuffer*> memory, bool pin,
+                     std::function<void()> accepted);
   // `at_end` is called by whoever finishes the move, once all has come back.
   void begin_reload(std::vector<StateBuffer*> memory, std::function<void()> at_end);
   const std::set<Category>& states() const { return states_; }

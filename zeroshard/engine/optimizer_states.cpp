@@ -87,9 +87,23 @@ void OptimizerStates::refresh_masters(std::size_t unit, Written written) {
   });
 }
 
+// Of all groups, or, where there is no memory for it, of none.
 void OptimizerStates::keep_parameters(std::size_t unit) {
+  std::vector<GroupMasters*> kept;
+  try {
+    change_masters(unit, [&](GroupMasters& masters, const at::Tensor& parameters) {
+      masters.keep_parameters(parameters);
+      kept.push_back(&masters);
+    });
+  } catch (...) {
+    for (GroupMasters* const masters : kept) masters->end_keeping();
+    throw;
+  }
+}
+
+void OptimizerStates::keep_updated(std::size_t unit) {
   change_masters(unit, [](GroupMasters& masters, const at::Tensor& parameters) {
-    masters.keep_parameters(parameters);
+    masters.keep_updated(parameters);
   });
 }
 
@@ -174,9 +188,6 @@ std::vector<SegmentUpdate> OptimizerStates::next_update(std::size_t unit,
 void OptimizerStates::count_update(std::size_t unit, const std::vector<bool>& present) {
   Unit& of = units_[unit];
   for (std::size_t i = 0; i < of.steps.size(); ++i) of.steps[i] += present[i] ? 1 : 0;
-  for (Group& group : of.groups) {
-    if (group.masters) group.masters->note_update();
-  }
 }
 
 std::vector<OptimizerStates::PlacedUpdate> OptimizerStates::plan_update(

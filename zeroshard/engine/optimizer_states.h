@@ -65,6 +65,7 @@ class OptimizerStates {
   // Somebody may write parameters until end_keeping(): what group_masters.h says of it.
   void keep_parameters(std::size_t unit);
   void restore_parameters(std::size_t unit);
+  void keep_updated(std::size_t unit);
   void end_keeping(std::size_t unit);
 
   // Parameters take the masters' values, after somebody has written those.

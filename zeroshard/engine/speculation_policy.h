@@ -17,9 +17,8 @@ class SpeculationPolicy {
       ++calm_steps_;
       return;
     }
-    // Who clips now and then is left alone for longer each time.
-    const bool was_trusted = may_begin();
-    wanted_calm_ = was_trusted && wanted_calm_ > 0 ? std::min(2 * wanted_calm_, kMostCalm) : kCalm;
+    // Who clips now and then is left alone for longer each time, also where he clips while he is.
+    wanted_calm_ = wanted_calm_ > 0 ? std::min(2 * wanted_calm_, kMostCalm) : kCalm;
     calm_steps_ = 0;
   }
 

@@ -55,14 +55,20 @@ void SpeculativeUpdates::offer(std::size_t unit, const Reducer::UnitGradients& g
   for (const auto& record : of.records) {
     if (record) record->begin();
   }
-  of.state = State::waiting;
-  of_.worker.run([this, &of, is_there = std::move(is_there)] { run(of, is_there); });
-}
-
-void SpeculativeUpdates::run(Unit& unit, const std::function<void()>& is_there) {
   {
     const std::lock_guard lock(mutex_);
-    if (unit.state != State::waiting) return;
+    of.state = State::waiting;
+    ++of.offers;
+  }
+  of_.worker.run(
+      [this, &of, offer = of.offers, is_there = std::move(is_there)] { run(of, offer, is_there); });
+}
+
+void SpeculativeUpdates::run(Unit& unit, std::uint64_t offer,
+                             const std::function<void()>& is_there) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (unit.state != State::waiting || unit.offers != offer) return;
     unit.state = State::running;
   }
   const bool updated = is_reduced(is_there) && update(unit);
@@ -132,6 +138,7 @@ void SpeculativeUpdates::take_back() {
     unit.state = State::idle;
     unit.work = {};
     ++taken_back_;
+    undone_ = true;
   }
 }
 

@@ -12,11 +12,13 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "zeroshard/base/thread_pool.h"
@@ -63,8 +65,12 @@ class SpeculativeUpdates {
   std::optional<Done> take_over(std::size_t unit);
   // Everything is as before begin(), and nothing more begins.
   void take_back();
-  // A step is over: whether what could have been assumed was right.
-  void note_step(bool held) { policy_.note_step(held); }
+  // A step is over: whether what could have been assumed was right. It was wrong, too, where
+  // somebody had updates taken back for another reason: he may do so before each step.
+  void note_step(bool held) {
+    const bool undone = std::exchange(undone_, false);
+    policy_.note_step(held && !undone);
+  }
 
   // Units that are updated, and of which no step has been made yet.
   std::int64_t undecided();
@@ -79,13 +85,15 @@ class SpeculativeUpdates {
         {};  // by flat group, of those that are trained
     bool eligible = false;
     State state = State::idle;  // the worker changes it, under the lock
+    std::uint64_t offers = 0;   // so far: one that was taken back may still be in the queue
     std::vector<bool> present = {};
     std::exception_ptr error = {};
     Done work = {};
   };
 
   bool all_present(std::size_t unit, const Reducer::UnitGradients& gradients) const;
-  void run(Unit& unit, const std::function<void()>& is_there);
+  // The unit's `offer`th, unless it was taken back, or replaced, since.
+  void run(Unit& unit, std::uint64_t offer, const std::function<void()>& is_there);
   static bool is_reduced(const std::function<void()>& is_there);
   bool update(Unit& unit);
   // Whether it is done; if it has not begun, it never will.
@@ -100,6 +108,7 @@ class SpeculativeUpdates {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::int64_t updated_ = 0, taken_back_ = 0;
+  bool undone_ = false;  // something was, since the last step
 };
 
 }  // namespace zeroshard

@@ -62,6 +62,8 @@ class TensorStates {
   // What is owned of these units is read while training goes on: from here on the update of each
   // waits until end_reading() of it. Between steps; any thread may end it.
   virtual void begin_reading(const std::set<std::size_t>& units) = 0;
+  // The same of what is not trained: whoever moves or writes it waits until end_reading() of all.
+  virtual void begin_reading_frozen() = 0;
   virtual void end_reading(std::size_t unit) = 0;
   virtual void end_reading() noexcept = 0;  // of all
   // How long updates have waited since.

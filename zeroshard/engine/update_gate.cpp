@@ -12,6 +12,11 @@ void UpdateGate::close(const std::set<std::size_t>& units) {
   closed_ = !shut_.empty();
 }
 
+void UpdateGate::close_frozen() {
+  const std::lock_guard lock(mutex_);
+  frozen_are_read_ = true;
+}
+
 void UpdateGate::open(std::size_t unit) {
   {
     const std::lock_guard lock(mutex_);
@@ -25,14 +30,13 @@ void UpdateGate::open_all() noexcept {
   {
     const std::lock_guard lock(mutex_);
     shut_.clear();
-    closed_ = false;
+    closed_ = frozen_are_read_ = false;
   }
   opened_.notify_all();
 }
 
 template <typename IsOpen>
 void UpdateGate::wait_until(const IsOpen& is_open) {
-  if (!closed_) return;
   const auto start = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   opened_.wait(lock, is_open);
@@ -40,11 +44,15 @@ void UpdateGate::wait_until(const IsOpen& is_open) {
 }
 
 void UpdateGate::wait(std::size_t unit) {
-  wait_until([&] { return !shut_.contains(unit); });
+  if (closed_) wait_until([&] { return !shut_.contains(unit); });
 }
 
 void UpdateGate::wait_for_all() {
-  wait_until([&] { return shut_.empty(); });
+  if (closed_) wait_until([&] { return shut_.empty(); });
+}
+
+void UpdateGate::wait_for_readers() {
+  wait_until([&] { return shut_.empty() && !frozen_are_read_; });
 }
 
 std::chrono::nanoseconds UpdateGate::waited() const {

@@ -30,7 +30,11 @@ Updater::Updater(std::vector<FlatUnit*> units, UpdaterOptions options, const Par
     master_segments_ =
         master_segments_of(units_, options_.parameter_groups, *states_, options_.stage);
   } else if (options_.tiers.first_host_unit < units_.size()) {
-    host_updates_ = std::make_unique<HostUpdates>(device_, *of_.staging, pool_, options_.trace);
+    host_updates_ = std::make_unique<HostUpdates>(
+        device_, *of_.staging,
+        of_.memory.allocate_apart(Category::buffers, Tier::host, options_.tiers.unsent_bytes,
+                                  /*pin=*/false),
+        pool_, options_.trace);
     if (options_.delays) {
       delayed_ = std::make_unique<DelayedUpdates>(
           *host_updates_, units_.size(),
@@ -243,12 +247,13 @@ void Updater::wait_for_delayed() const {
   for (std::size_t i = 0; i < units_.size(); ++i) wait_for_delayed(i);
 }
 
-void Updater::publish_delayed() {
-  if (!delayed_ || !delayed_->under_way()) return;
+bool Updater::publish_delayed() {
+  if (!delayed_ || !delayed_->under_way()) return false;
   of_.parameter_order.before_write();
   host_updates_->begin_step();
   send_delayed();
   for (std::size_t i = 0; i < units_.size(); ++i) send_values(i);
+  return true;
 }
 
 // The gathers of the values before have read what is overwritten now.

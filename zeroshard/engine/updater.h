@@ -73,7 +73,7 @@ class Updater {
   // their new values, which all ranks call for together.
   void wait_for_delayed(std::size_t unit) const;
   void wait_for_delayed() const;
-  void publish_delayed();
+  bool publish_delayed();          // whether there were any
   void settle_delayed() noexcept;  // nothing touches G any more
   bool delays() const { return delayed_ != nullptr; }
   // The norm is known: whether nothing is clipped or skipped.

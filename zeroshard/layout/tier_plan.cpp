@@ -126,7 +126,7 @@ TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vect
   TierPlan plan{.first_host_unit = first_host_unit_of(units, options),
                 .parameters = sharded && options.offload.parameters != Tier::device ? Tier::host
                                                                                     : Tier::device};
-  std::int64_t largest_staged = 0, largest_down = 0;
+  std::int64_t largest_staged = 0, largest_down = 0, largest_unsent = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
     const Tier states = plan.optimizer(i), parameters = plan.shard(resident[i]);
     const std::int64_t values = new_value_bytes(*units[i], stage);
@@ -134,7 +134,10 @@ TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vect
       if (parameters == Tier::host) largest_down = std::max(largest_down, values);
       continue;
     }
-    if (parameters == Tier::device) largest_staged = std::max(largest_staged, values);
+    if (parameters == Tier::device) {
+      largest_staged = std::max(largest_staged, values);
+      largest_unsent = std::max(largest_unsent, values);
+    }
     const int ranks = units[i]->world_size();
     if (ranks > 1 || host_unit_keeps_local(stage, ranks, options.micro_steps)) continue;
     largest_staged = std::max(largest_staged, changed_gradient_bytes(*units[i], options));
@@ -143,6 +146,7 @@ TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vect
   plan_undo(plan, units, resident, options);
   plan.staging = staging_ring(largest_staged);
   plan.values_down = staging_ring(largest_down);
+  if (options.delays) plan.unsent_bytes = std::min(largest_unsent, kUnsentPieceBytes);
   return plan;
 }
 

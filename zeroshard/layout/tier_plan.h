@@ -26,6 +26,8 @@ std::size_t first_host_unit(const std::vector<std::int64_t>& owned_trainable_num
 // What passes between tiers goes in pieces of at most this size, so that the rings are small beside
 // any states that are worth offloading.
 inline constexpr std::int64_t kStagingPieceBytes = 64 << 20;
+// What is made and not sent is written over and over in a piece of this size, which caches hold.
+inline constexpr std::int64_t kUnsentPieceBytes = 1 << 20;
 // One is written, one is sent, and one lets neither wait for the other.
 inline constexpr int kStagingSlots = 3;
 
@@ -40,6 +42,9 @@ struct TierPlan {
   // rank, gradients come down that are added to G or are of another dtype than it. (A gradient that
   // is G is copied straight there, and an fp32 master goes up itself.)
   Ring staging = {};
+  // Host memory for the 16-bit values that an update makes and nobody sends, with delayed updates:
+  // a unit's new values go up from its masters, a step later, while gradients pass the ring.
+  std::int64_t unsent_bytes = 0;
   // Device memory into which an update on the device writes the new 16-bit values of a shard that
   // lies on the host.
   Ring values_down = {};
@@ -125,7 +130,8 @@ struct TierPlanOptions {
   // bytes, or what it takes.
   bool speculates = false;
   std::optional<std::int64_t> undo_limit_bytes = {};
-  int moments = 0;  // per parameter
+  bool delays = false;  // updates on the host end in the next step
+  int moments = 0;      // per parameter
 };
 
 // What the record of an early update of a unit takes, and of one of its flat groups (0 where it has

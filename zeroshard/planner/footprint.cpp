@@ -67,6 +67,7 @@ class Accountant {
     add_buffer(BufferUse::gather_pool, Tier::device, pool_.pool_bytes);
     add_buffer(BufferUse::staging, Tier::device, tiers_.values_down.total_bytes);
     add_buffer(BufferUse::staging, Tier::host, tiers_.staging.total_bytes);
+    add_buffer(BufferUse::staging, Tier::host, tiers_.unsent_bytes);
     add_buffer(BufferUse::undo, Tier::host, tiers_.undo_bytes);
     add_save_buffers();
     add_bucket_buffers();
@@ -86,6 +87,7 @@ class Accountant {
                        .reduced = reduced_,
                        .speculates = updates_early(options_.zero),
                        .undo_limit_bytes = options_.undo_limit_bytes,
+                       .delays = options_.zero.delayed_update,
                        .moments = options_.moments_per_parameter});
   }
 

@@ -29,13 +29,15 @@ StateMoves::~StateMoves() {
   }
 }
 
-void StateMoves::start(std::vector<StateBuffer*> states, Tier to, Options options) {
+void StateMoves::start(std::vector<StateBuffer*> states, Tier to, const Options& options) {
   std::erase_if(
       states, [&](const StateBuffer* state) { return state->bytes() == 0 || state->tier() == to; });
   if (states.empty() && to == Tier::device) return;
   if (to == Tier::host) memory_.check_host_room(bytes_of(states));
-  worker_ = Stream::make(kCpu);
-  worker_->run([this, states = std::move(states), to, options] { run(states, to, options); });
+  Stream worker = Stream::make(kCpu);
+  options.accepted();
+  worker_ = std::move(worker);
+  worker_->run([this, states = std::move(states), to, pin = options.pin] { run(states, to, pin); });
 }
 
 void StateMoves::finish() {
@@ -44,7 +46,7 @@ void StateMoves::finish() {
   worker.synchronize();
 }
 
-void StateMoves::run(const std::vector<StateBuffer*>& states, Tier to, Options options) {
+void StateMoves::run(const std::vector<StateBuffer*>& states, Tier to, bool pin) {
   {
     StagingRing ring(memory_, size_staging_ring(kSlots, kSlotBytes));
     std::deque<Move> moves;
@@ -52,7 +54,7 @@ void StateMoves::run(const std::vector<StateBuffer*>& states, Tier to, Options o
     for (StateBuffer* const state : states) {
       Move& move = moves.emplace_back();
       move.state = state;
-      move.there = memory_.allocate_apart(state->category(), to, state->bytes(), options.pin);
+      move.there = memory_.allocate_apart(state->category(), to, state->bytes(), pin);
       move.copied = copy(copies, *state, move.there);
       settle(moves, kMovesAtOnce - 1);
     }
@@ -61,11 +63,14 @@ void StateMoves::run(const std::vector<StateBuffer*>& states, Tier to, Options o
   if (to == Tier::host) memory_.trim_device();
 }
 
+// Memory of the device may be a block that somebody has just given back while his work on it is
+// still pending: it is his stream's, and ours is had in the same stream's order.
 Event StateMoves::copy(CopyStream& copies, const StateBuffer& from, const StateBuffer& there) {
   const bool down = there.tier() == Tier::host;
   const TierCopy whole{there.data(), from.data(), from.bytes(),
                        down ? there.pinned() : from.pinned()};
-  return down ? copies.down({whole}) : copies.up({whole});
+  const Stream had_on = Stream::current(memory_.device());
+  return down ? copies.down({whole}, had_on) : copies.up({whole}, had_on);
 }
 
 // A state is where it was until all of it has arrived.

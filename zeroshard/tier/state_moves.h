@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -30,10 +31,12 @@ class StateMoves {
 
   struct Options {
     bool pin = true;  // what goes to the host
+    // Called once nothing more can refuse the move, and before it begins.
+    std::function<void()> accepted = [] {};
   };
   // Nothing of the device may be under way on the states. What is there already stays. Throws
   // StorageError where the host has no room for all of them, before anything is moved.
-  void start(std::vector<StateBuffer*> states, Tier to, Options options);
+  void start(std::vector<StateBuffer*> states, Tier to, const Options& options);
   bool under_way() const { return worker_.has_value(); }
   void finish();
 
@@ -45,7 +48,7 @@ class StateMoves {
     Event copied = {};
   };
 
-  void run(const std::vector<StateBuffer*>& states, Tier to, Options options);
+  void run(const std::vector<StateBuffer*>& states, Tier to, bool pin);
   Event copy(CopyStream& copies, const StateBuffer& from, const StateBuffer& there);
   static void settle(std::deque<Move>& moves, std::size_t at_most);
 
