@@ -11,7 +11,7 @@
 #include "cli/usage.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
-#include "zeroshard/checkpoint/checkpoint_folder.h"
+#include "zeroshard/trainer/resume.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -29,14 +29,18 @@ void refuse_restarts(const Launch& launch) {
                      .remedy = "let zeroshard start them: --ranks N"});
 }
 
-// What a wrong argument, a signal or the user has ended would end so again.
+// What a wrong argument, a signal or the user has ended would end so again; what has done all its
+// steps has nothing left to do.
 bool may_start_again(int code) {
-  return code != 0 && code != kUsageExitCode && code != 128 + SIGINT && code != 128 + SIGTERM;
+  const bool was_asked = code == 128 + SIGINT || code == 128 + SIGTERM;
+  return code != 0 && code != kUsageExitCode && code != kNotSavedExitCode && !was_asked;
 }
 
 // What is there to go on from: nothing, or a tag.
-std::string latest_of(const TrainOptions& options) {
-  return read_pointer(options.save, kLatestFile).value_or("");
+std::string latest_of(TrainOptions options) {
+  options.resume = kResumeAuto;
+  const auto found = checkpoint_to_resume(options);
+  return found ? found->folder.filename().string() : "";
 }
 
 // Again from the last checkpoint, as long as there is a new one each time: what ends a run twice at
@@ -58,7 +62,7 @@ int train_with_restarts(const TrainArguments& arguments, const Launch& launch) {
     }
     begun_from = latest;
     if (!latest.empty()) {
-      options.resume = "auto";
+      options.resume = kResumeAuto;
       options.init.clear();
     }
     log_warning("the run has ended with {} and starts again {} ({} restart{} left)", code,

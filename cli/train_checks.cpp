@@ -105,7 +105,7 @@ bool may_train(const TrainOptions& options, int ranks) {
   if (is_given) judge_memory(run, plan_of(run, facts), facts);
   if (!options.init.empty()) check_weights(StateFiles::open(options.init), model);
   if (const auto resumed = checkpoint_to_resume(options)) {
-    check_weights(StateFiles::open_checkpoint(*resumed), model);
+    check_weights(StateFiles::open_checkpoint(resumed->folder), model);
   }
   check_outputs(options);
   refuse_others_checkpoints(options);

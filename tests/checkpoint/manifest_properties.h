@@ -5,6 +5,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/checkpoint/file_name.h"
@@ -12,6 +13,29 @@
 #include "zeroshard/checkpoint/manifest_checksum.h"
 
 namespace zeroshard {
+
+// Who reads all of it reads no byte twice: what is described of a file is no more than it has.
+inline std::string described_twice(const Manifest& manifest) {
+  std::vector<std::uint64_t> left;
+  for (const StoredFile& file : manifest.files) left.push_back(file.bytes);
+  const auto take = [&](std::size_t file, std::uint64_t bytes) {
+    if (bytes > left[file]) return false;
+    left[file] -= bytes;
+    return true;
+  };
+  for (const StoredTensor& tensor : manifest.tensors) {
+    for (const auto& [name, state] : tensor.states) {
+      for (const StoredPiece& piece : state.pieces) {
+        const auto elements = static_cast<std::uint64_t>(piece.elements.size());
+        if (!take(piece.file, elements * state.element_bytes())) return "pieces over each other";
+      }
+    }
+  }
+  for (const StoredBlob& blob : manifest.blobs) {
+    if (!take(blob.file, blob.bytes)) return "a blob over others";
+  }
+  return "";
+}
 
 // Every piece lies in its file, and every file in its folder.
 inline std::string misplaced(const Manifest& manifest) {
@@ -49,6 +73,7 @@ inline std::string broken_manifest_property(std::string_view body) {
     return std::string("another error: ") + error.what();
   }
   if (const std::string wrong = misplaced(manifest); !wrong.empty()) return wrong;
+  if (const std::string wrong = described_twice(manifest); !wrong.empty()) return wrong;
   // What was read can be written, and reads the same again.
   const std::string again = format_manifest(manifest);
   return parse_manifest(again, "again") == manifest ? "" : "written again it is another";

@@ -2,6 +2,7 @@
 
 #include "tests/checkpoint/checkpoint_support.h"
 #include "zeroshard/checkpoint/checkpoint_folder.h"
+#include "zeroshard/checkpoint/manifest.h"
 
 namespace zeroshard {
 namespace {
@@ -57,6 +58,17 @@ TEST(CheckpointFolder, KnowsDeepSpeedsAndSaysWhatConvertsThem) {
   put_file(folder / "latest", "global_step10");
   EXPECT_TRUE(has(refusal_of<StorageError>(folder.path()), "checkpoint import"));
   EXPECT_TRUE(has(refusal_of<ConfigError>(folder / "global_step10"), "checkpoint import"));
+}
+
+// A copy has new times, and touching a file makes nothing newer.
+TEST(CheckpointFolder, TheOldestIsTheOneThatWasSavedFirst) {
+  const TestFolder folder;
+  for (const auto& [tag, when] :
+       {std::pair("a", 3000), std::pair("b", 1000), std::pair("c", 2000)}) {
+    fs::create_directories(folder / tag);
+    put_file(folder / tag / "manifest.json", format_manifest({.tag = tag, .saved_at_ms = when}));
+  }
+  EXPECT_EQ(tags_in(folder.path()), (std::vector<std::string>{"b", "c", "a"}));
 }
 
 TEST(CheckpointFolder, TagsArePlainNames) {

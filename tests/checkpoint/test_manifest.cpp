@@ -16,9 +16,9 @@ Manifest small_manifest() {
   StoredTensor weight{
       .name = "h.0.\"weight\"\n", .dtype = stored_as("BF16"), .shape = {3, 4}, .updates = 7};
   weight.scalars["step"] = 7;
-  for (const char* state : {"value", "exp_avg"}) {
-    weight.states[state] = {stored_as("F32"), {{0, Span(0, 5), 128}, {1, Span(5, 12), 1'048'548}}};
-  }
+  weight.states["exp_avg"] = {stored_as("F32"),
+                              {{0, Span(0, 5), 128}, {1, Span(5, 12), 1'048'548}}};
+  weight.states["value"] = {stored_as("F32"), {{0, Span(0, 5), 148}, {1, Span(5, 12), 1'048'520}}};
   StoredTensor empty{
       .name = "empty", .kind = TensorKind::buffer, .dtype = stored_as("I64"), .shape = {0, 7}};
   empty.states["value"] = {stored_as("I64"), {}};
@@ -120,10 +120,26 @@ INSTANTIATE_TEST_SUITE_P(
                     Change{"{\"tied\"", "{\"empty\"", "is a tensor itself"},
                     Change{"\"file\":1", "\"file\":2", "not below 2"},
                     Change{"\"bytes\":17", "\"bytes\":1048578", "lies outside its file"},
+                    Change{"\"bytes\":17", "\"bytes\":1048577", "that others describe too"},
                     Change{"\"step\":-1", "\"step\":true", "is no number"},
                     Change{"{\"tied\"", "{\"\\udd00\"", "no JSON"},
                     Change{"\"documents\":{", "\"documents\":[", "no JSON"},
                     Change{"\"tensors\"", "\"censors\"", "lacks \"tensors\""}));
+
+// A file that is nothing but a hole, and a manifest that has it read a thousand times over.
+TEST(Manifest, RefusesToReadAFileManyTimes) {
+  Manifest manifest;
+  manifest.files = {{"hole", kChunkBytes, {1}}};
+  for (int i = 0; i < 1000; ++i) {
+    StoredTensor tensor{.name = "t" + std::to_string(i), .dtype = stored_as("U8")};
+    tensor.shape = {std::int64_t{kChunkBytes}};
+    tensor.states["value"] = {tensor.dtype, {{0, Span(0, tensor.shape[0]), 0}}};
+    manifest.tensors.push_back(tensor);
+  }
+  EXPECT_TRUE(has(refusal_of(format_manifest(manifest)), "that others describe too"));
+  manifest.tensors.resize(1);
+  EXPECT_TRUE(parse_manifest(format_manifest(manifest), "file") == manifest);
+}
 
 TEST(Manifest, RefusesTheSameBlobTwice) {
   EXPECT_TRUE(has(refusal_of(changed("\"name\":\"rng.cpu\",\"rank\":1", "\"name\":\"client\"")),

@@ -38,6 +38,11 @@ TEST(ManifestProperties, WouldNoticeAPieceThatIsMisplaced) {
   EXPECT_EQ(misplaced(manifest), "a piece outside");
   manifest.tensors[0].states["value"].pieces[0].offset = 84;
   EXPECT_EQ(misplaced(manifest), "");
+  EXPECT_EQ(described_twice(manifest), "");
+  manifest.blobs = {{"blob", std::nullopt, 0, 0, 84}};
+  EXPECT_EQ(described_twice(manifest), "");
+  manifest.blobs[0].bytes = 85;
+  EXPECT_EQ(described_twice(manifest), "a blob over others");
   manifest.files[0].name = "../file";
   EXPECT_EQ(misplaced(manifest), "a file outside");
 }

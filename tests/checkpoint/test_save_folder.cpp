@@ -90,6 +90,52 @@ TEST(SaveFolder, KeepsTheLastOnesAndWhatIsPointedAt) {
   EXPECT_EQ(difference(StateFiles::open(folder.path()), kModel), "");
 }
 
+// Nobody knows what it names, so all stay; the save itself is well, on every rank.
+TEST(SaveFolder, KeepsEverythingWhileAPointerCannotBeRead) {
+  const TestFolder folder;
+  std::string told;
+  const LogScope log({}, [&](LogLevel, std::string_view line) { told += line; });
+  run_ranks(2, {}, [&](Communicator& comm) {
+    SaveFolder to(comm, folder.path(), {.keep = 1});
+    save(to, {.tag = "1"}, kModel, comm);
+    if (comm.rank() == 0) put_file(folder / "best", "");
+    comm.barrier("emptied").wait();
+    save(to, {.tag = "2"}, kModel, comm);
+    comm.barrier("saved").wait();
+    EXPECT_EQ(names_in(folder.path()), (Names{".zeroshard-lock", "1", "2", "best", "latest"}));
+    comm.barrier("seen").wait();
+    if (comm.rank() == 0) put_file(folder / "best", "2");
+    comm.barrier("set right").wait();
+    save(to, {.tag = "3"}, kModel, comm);
+  });
+  EXPECT_TRUE(has(told, "are not removed: [storage] this file should hold the tag"));
+  EXPECT_EQ(names_in(folder.path()), (Names{"2", "3", "best", "latest"}));
+}
+
+// Killed between the two renames that replace a folder on file systems without a better way.
+TEST(SaveFolder, IsReadAndSetRightAfterAReplacementThatWasCutShort) {
+  const TestFolder folder;
+  const SavedModel other = SavedModel::random(9, 6, 4000);
+  const auto comm = make_single_communicator();
+  {
+    SaveFolder to(*comm, folder.path());
+    save(to, {.tag = "1"}, kModel, *comm);
+  }
+  const fs::path kept = folder / "1.replaced-1";
+  fs::rename(folder / "1", kept);
+  fs::create_directories(folder / "1.partial-1");
+  EXPECT_EQ(StateFiles::open(folder.path()).folder(), kept) << "by `latest`";
+  EXPECT_EQ(StateFiles::open(folder.path(), "1").folder(), kept);
+  EXPECT_EQ(StateFiles::open(folder / "1").folder(), kept);
+  EXPECT_EQ(difference(StateFiles::open(folder.path()), kModel), "");
+  const LogScope log({}, [](LogLevel, std::string_view) {});
+  SaveFolder to(*comm, folder.path());
+  EXPECT_EQ(names_in(folder.path()), (Names{".zeroshard-lock", "1", "latest"}));
+  EXPECT_EQ(difference(StateFiles::open(folder.path()), kModel), "");
+  save(to, {.tag = "1"}, other, *comm);
+  EXPECT_EQ(difference(StateFiles::open(folder.path()), other), "");
+}
+
 TEST(SaveFolder, SavesTheSameTagAgain) {
   const TestFolder folder;
   const SavedModel other = SavedModel::random(9, 6, 4000);

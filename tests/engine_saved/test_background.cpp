@@ -222,6 +222,74 @@ TEST(BackgroundRaces, StallsChangeNoBit) {
   }
 }
 
+// Of one rank's states nothing can be begun.
+class Unwilling final : public TensorStates {
+ public:
+  Unwilling(Core& core, bool refuses) : states_(core), refuses_(refuses) {}
+
+  const std::vector<TensorRecord>& tensors() const override { return states_.tensors(); }
+  const std::vector<HeldState>& owned() const override { return states_.owned(); }
+  const std::vector<HeldState>& held() const override { return states_.held(); }
+  void read(const HeldState& state, const Span& elements, void* into) const override {
+    if (refuses_) throw StorageError({.what = "no memory for this"});
+    states_.read(state, elements, into);
+  }
+  std::int64_t write(const HeldState& state, const Span& elements, const void* from,
+                     DType dtype) override {
+    return states_.write(state, elements, from, dtype);
+  }
+  void set_updates(std::size_t tensor, std::int64_t updates) override {
+    states_.set_updates(tensor, updates);
+  }
+  void begin_reading(const std::set<std::size_t>& units) override {
+    states_.begin_reading(units);
+    if (refuses_) throw StorageError({.what = "no thread for this"});
+  }
+  void end_reading(std::size_t unit) override { states_.end_reading(unit); }
+  void end_reading() noexcept override { states_.end_reading(); }
+  std::chrono::nanoseconds waited() const override { return states_.waited(); }
+
+ private:
+  CoreStates states_;
+  const bool refuses_;
+};
+
+// All ranks throw the same, no update waits for a save that is none, and the next one is well.
+TEST(BackgroundErrors, OfOneRankAtTheBeginningAreAllRanks) {
+  for (const SaveMode mode : {SaveMode::snapshot, SaveMode::stream}) {
+    const TemporaryFolder folder;
+    RunPlan plan = small_plan(2, 2, DType::bf16);
+    plan.steps = 3;
+    const Trace expected = train(plan);
+    plan.after_step = [&](Engine& engine, Communicator& comm, int step) {
+      if (step != 1) return;
+      engine.finish();
+      SaveFolder to(comm, folder.path());
+      Saver saver(to, comm, {.mode = mode});
+      for (const int unwilling : {0, 1}) {
+        auto states = std::make_shared<Unwilling>(engine.core(), comm.rank() == unwilling);
+        SaveContents contents = contents_of(*states);
+        try {
+          saver.save({.tag = "a"}, states, std::move(contents));
+          ADD_FAILURE() << "it began";
+        } catch (const StorageError& error) {
+          EXPECT_EQ(error.fault().what.find("rank " + std::to_string(unwilling)), 0U)
+              << error.what();
+        }
+        EXPECT_FALSE(saver.is_under_way());
+        EXPECT_FALSE(engine.core().gate().is_closed());
+      }
+      auto states = std::make_shared<CoreStates>(engine.core());
+      SaveContents contents = contents_of(*states);
+      saver.save({.tag = "b"}, states, std::move(contents));
+      EXPECT_EQ(saver.finish().tag, "b");
+    };
+    EXPECT_EQ(difference(expected, train(plan)), "");
+    EXPECT_TRUE(verify(StateFiles::open(folder.path())).damaged.empty());
+    EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+  }
+}
+
 // What goes wrong beside training is thrown by finish(), and updates go on.
 TEST(BackgroundErrors, ComeWhenTheSaveIsFinished) {
   for (const SaveMode mode : {SaveMode::snapshot, SaveMode::stream}) {

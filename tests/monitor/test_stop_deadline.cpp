@@ -71,6 +71,17 @@ TEST(StopDeadline, WritingMayTakeLongAndThePatienceIsWholeBehindIt) {
             143);
 }
 
+TEST(StopDeadline, OnePauseInsideAnotherEndsNothing) {
+  EXPECT_EQ(code_of_child([](StopDeadline& deadline) {
+              std::raise(SIGTERM);
+              const StopDeadline::Pause outer(deadline);
+              { const StopDeadline::Pause inner(deadline); }
+              std::this_thread::sleep_for(600ms);
+              return 7;
+            }),
+            7);
+}
+
 TEST(StopDeadline, EndsAtOnceWhenItIsNotNeededAnyMore) {
   const auto start = std::chrono::steady_clock::now();
   {

@@ -127,6 +127,46 @@ class Resume(CheckpointTest):
         again = self.ok(config_of(0), steps=2, save=self.saves, resume="auto")
         self.assertEqual(again.steps, [], "all steps are done")
 
+    def damage(self, tag):
+        path = self.saves / tag / "rank_00000.safetensors"
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+
+    def test_auto_passes_over_what_is_damaged(self):
+        config = config_of(2)
+        whole = self.ok(config, ranks=2, steps=8)
+        self.ok(config, ranks=2, steps=6, save=self.saves, save_every=2, keep=0)
+        (self.saves / "global_step2/manifest.json").touch()  # which makes it no newer
+        self.damage("global_step6")
+        again = {"ranks": 2, "steps": 8, "save": self.saves, "resume": "auto", "model": None, "keep": 0}
+        run = self.ok(config, **again)
+        self.assertRegex(run.err, r"is damaged.*global_step4 is resumed instead")
+        self.assertEqual(steps_in(run.log), steps_in(whole.log)[4:])
+        # A manifest, and so the model; then also the next one's data, and no `latest`.
+        (self.saves / "global_step8/manifest.json").write_text("{}")
+        run = self.ok(config, **again)
+        self.assertRegex(run.err, r"this manifest is damaged.*global_step6 is resumed instead")
+        self.assertRegex(run.err, r"is damaged.*global_step4 is resumed instead")
+        self.damage("global_step4")
+        (self.saves / "latest").unlink()
+        shutil.rmtree(self.saves / "global_step8")
+        run = self.ok(config, **again)
+        self.assertRegex(run.err, r"latest names none; .*global_step6 is resumed instead")
+        self.assertRegex(run.err, r"is damaged.*global_step2 is resumed instead")
+        self.assertEqual(steps_in(run.log), steps_in(whole.log)[2:])
+        self.assertEqual((self.saves / "latest").read_text(), "global_step8")
+
+    def test_after_a_kill_between_two_renames(self):
+        config = config_of(2)
+        whole = self.ok(config, ranks=2, steps=5)
+        self.ok(config, ranks=2, steps=3, save=self.saves)
+        (self.saves / "global_step3").rename(self.saves / "global_step3.replaced-1")
+        run = self.ok(config, ranks=2, steps=5, save=self.saves, resume="auto", model=None)
+        self.assertIn("its last version is back", run.err)
+        self.assertEqual(steps_in(run.log), steps_in(whole.log)[3:])
+        self.assertEqual(self.tags(), ["global_step3", "global_step5"])
+
     def test_weights_alone_by_init(self):
         self.ok(config_of(3, "bf16"), ranks=2, steps=6, save=self.saves, out=self.work.root / "out")
         with_checkpoint = self.ok(config_of(0, "bf16"), steps=2, init=self.saves, model=None)
@@ -135,6 +175,21 @@ class Resume(CheckpointTest):
 
 
 class WhenItSaves(CheckpointTest):
+    def test_a_configuration_that_is_gone_meanwhile(self):
+        config = self.work.write_config(config_of(2, steps_per_print=MANY))
+        text = config.read_text()
+        words, log = self.work.command(config, ranks=2, steps=300, save=self.saves, save_every=100, no_sample=True)
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
+            while not read_log(log):
+                self.assertIsNone(job.poll())
+                time.sleep(0.01)
+            config.unlink()
+            _, err = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 0, err)
+        self.assert_sound()
+        shown = json.loads((self.saves / "global_step300/manifest.json").read_text())
+        self.assertEqual(shown["documents"]["ds_config.json"], text)
+
     def test_every_so_many_steps_and_keeps_the_last(self):
         run = self.ok(config_of(1), ranks=2, steps=10, save=self.saves, save_every=3, keep=2)
         self.assertEqual(self.tags(), ["global_step10", "global_step9"])
@@ -255,6 +310,20 @@ class Deaths(SignalTest):
         self.assertEqual(run.err.count("the loss is not a number any more"), 2, run.err)
         self.assertIn("again before it has saved anything", run.err)
 
+    def test_what_has_done_all_its_steps_is_not_started_again(self):
+        saves = self.work.root / "closed"
+        words, log = self.work.command(self.CONFIG, ranks=1, steps=200, save=saves, save_every=40, restarts=3,
+                                       no_sample=True)
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
+            while not (saves / "latest").exists():
+                self.assertIsNone(job.poll())
+                time.sleep(0.01)
+            saves.rename(saves.with_name("closed_gone"))
+            _, err = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 3, err)
+        self.assertNotIn("starts again", err)
+        self.assertEqual(len(steps_in(read_log(log))), 200)
+
 
 class WrongInput(CheckpointTest):
     def refused(self, config, code, *parts, **options):
@@ -293,6 +362,12 @@ class WrongInput(CheckpointTest):
         self.refused(config_of(3), 1, "a file of this checkpoint is missing", ranks=2, save=self.saves,
                      resume="auto", model=None)
 
+    def test_damaged_weights_to_begin_with(self):
+        self.ok(config_of(3), ranks=2, steps=2, save=self.saves)
+        path = self.saves / "global_step2/rank_00001.safetensors"
+        path.write_bytes(path.read_bytes()[:-1])
+        self.refused(config_of(3), 1, "rank_00001.safetensors", ranks=2, init=self.saves, model=None)
+
     def test_two_jobs_that_save_to_one_folder(self):
         words, _ = self.work.command(config_of(0), steps=MANY, save=self.saves, no_sample=True)
         with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
@@ -324,7 +399,7 @@ class SaveErrors(CheckpointTest):
         self.assertEqual(steps_in(log)[-1][0], 200)
         self.assertIn("there is no checkpoint of step ", err)
         self.assertIn("was removed or replaced", err)
-        self.assertEqual(code, 1, "the last checkpoint is missing")
+        self.assertEqual(code, 3, "the last checkpoint is missing")
         self.assert_sound(self.gone)
 
     def test_stop_where_they_should(self):

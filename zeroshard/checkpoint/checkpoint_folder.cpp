@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/file_error.h"
@@ -41,14 +42,11 @@ std::string list_of(const std::vector<std::string>& tags) {
 }
 
 [[noreturn]] void throw_no_checkpoint(const fs::path& root, const fs::path& folder) {
-  const fs::path kept = interrupted_replacement(folder);
   const std::vector<std::string> tags = tags_in(root);
   const bool deepspeeds = is_deepspeeds(folder) || is_deepspeeds(root);
   std::string remedy = "name the folder that a run has saved to";
   if (deepspeeds) {
     remedy = "it is one of DeepSpeed's: zeroshard checkpoint import converts it";
-  } else if (!kept.empty()) {
-    remedy = fmt::format("a save was cut short, rename {} back", kept.string());
   } else if (!tags.empty()) {
     remedy = fmt::format("there are {}", list_of(tags));
   }
@@ -57,10 +55,29 @@ std::string list_of(const std::vector<std::string>& tags) {
                      .remedy = remedy});
 }
 
+// Where a save was cut short between two renames, the former one is whole under another name, and
+// the next save puts it back (write_folder.h). Empty where there is none.
+fs::path folder_of(const fs::path& root, const std::string& tag) {
+  if (is_checkpoint(root / tag)) return root / tag;
+  fs::path kept = interrupted_replacement(root / tag);
+  return !kept.empty() && is_checkpoint(kept) ? kept : fs::path();
+}
+
+// What is copied or touched keeps its place: files' own times say nothing.
+std::int64_t saved_at_ms(const fs::path& manifest) {
+  try {
+    return parse_part(read_text_file(manifest, kMaxManifestBytes), manifest.string()).saved_at_ms;
+  } catch (const StorageError&) {
+    struct stat status {};
+    if (::stat(manifest.c_str(), &status) != 0) return 0;
+    return std::int64_t{status.st_mtim.tv_sec} * 1000 + status.st_mtim.tv_nsec / 1'000'000;
+  }
+}
+
 fs::path latest_in(const fs::path& root) {
   const std::optional<std::string> tag = read_pointer(root, kLatestFile);
   if (tag) {
-    if (is_checkpoint(root / *tag)) return root / *tag;
+    if (fs::path found = folder_of(root, *tag); !found.empty()) return found;
     const std::vector<std::string> tags = tags_in(root);
     const bool deepspeeds = is_deepspeeds(root / *tag);
     throw StorageError(
@@ -98,23 +115,28 @@ bool is_checkpoint(const fs::path& folder) {
 
 fs::path find_checkpoint(const fs::path& folder, const std::string& tag) {
   std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) throw_no_checkpoint(folder.parent_path(), folder);
+  if (!fs::is_directory(folder, ignored)) {
+    const fs::path path = normal_target(folder);
+    fs::path found = tag.empty() ? folder_of(path.parent_path(), path.filename()) : fs::path();
+    if (found.empty()) throw_no_checkpoint(folder.parent_path(), folder);
+    return found;
+  }
   if (!tag.empty()) {
     check_tag(tag);
-    if (!is_checkpoint(folder / tag)) throw_no_checkpoint(folder, folder / tag);
-    return folder / tag;
+    fs::path found = folder_of(folder, tag);
+    if (found.empty()) throw_no_checkpoint(folder, folder / tag);
+    return found;
   }
   return is_checkpoint(folder) ? folder : latest_in(folder);
 }
 
 std::vector<std::string> tags_in(const fs::path& root) {
-  std::vector<std::pair<fs::file_time_type, std::string>> found;
+  std::vector<std::pair<std::int64_t, std::string>> found;
   std::error_code error;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     if (!is_tag(name) || !is_checkpoint(it->path())) continue;
-    std::error_code ignored;
-    found.emplace_back(fs::last_write_time(it->path() / kManifestFile, ignored), name);
+    found.emplace_back(saved_at_ms(it->path() / kManifestFile), name);
   }
   std::ranges::sort(found);
   std::vector<std::string> tags;

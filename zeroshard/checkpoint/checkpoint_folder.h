@@ -24,15 +24,17 @@ bool is_tag(std::string_view tag);
 // Throws ConfigError where it is none.
 void check_tag(std::string_view tag);
 
-// The folder of one checkpoint. What is not there is a ConfigError that says what is; a `latest`
-// that names nothing is a StorageError.
+// The folder of one checkpoint: under the name that it has after a save that was cut short between
+// two renames, if need be. What is not there is a ConfigError that says what is; a `latest` that
+// names nothing is a StorageError.
 std::filesystem::path find_checkpoint(const std::filesystem::path& folder,
                                       const std::string& tag = {});
 
 // Whether the folder has a manifest.
 bool is_checkpoint(const std::filesystem::path& folder);
 
-// The tags of the checkpoints in a folder, the oldest first.
+// The tags of the checkpoints in a folder, the oldest first by what their manifests say; by the
+// file's own time where that cannot be read.
 std::vector<std::string> tags_in(const std::filesystem::path& root);
 
 // What DIR/latest or DIR/best says; nothing where there is no such file. Bytes that are no tag are

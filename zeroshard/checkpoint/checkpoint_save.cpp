@@ -25,6 +25,25 @@ std::int64_t now_ms() {
 
 std::string label_of(const SaveRequest& request) { return "save " + request.tag; }
 
+// What a rank other than 0 tells of its file, for as long as the folder is not complete.
+std::string part_name(int rank) { return fmt::format("rank_{:05}.json", rank); }
+
+StorageError unseen(const fs::path& path, const std::string& what) {
+  return StorageError(
+      {.what = what, .value = path.string(), .remedy = "save to a folder that all hosts share"});
+}
+
+constexpr const char* kNotSeen = "rank 0 does not see a file that another rank has written";
+
+// Taken out of the folder.
+Manifest take_part(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) throw unseen(path, kNotSeen);
+  Manifest part = parse_part(read_text_file(path, kMaxManifestBytes), path.string());
+  fs::remove(path, ignored);
+  return part;
+}
+
 }  // namespace
 
 CheckpointSave::CheckpointSave(SaveFolder& folder, const SaveRequest& request,
@@ -65,26 +84,28 @@ void CheckpointSave::check_room() const {
 }
 
 void CheckpointSave::run(const CopyState& copy, const SaveStaging& staging, Communicator& comm) {
-  const auto write = [&] { return format_manifest(file_->write(aside_, copy, staging)); };
-  const std::vector<std::string> parts = all_say(comm, write, label_of(request_));
-  all_do(
-      comm,
-      [&] {
-        if (comm.rank() == 0) commit(parts);
-      },
-      label_of(request_));
+  Manifest mine;
+  const auto write = [&] {
+    mine = file_->write(aside_, copy, staging);
+    // Through the folder, which rank 0 sees: messages would bring every part to every rank.
+    if (comm.rank() != 0) write_text_file(aside_ / part_name(comm.rank()), format_manifest(mine));
+  };
+  all_do(comm, write, label_of(request_));
+  const auto commit_if_first = [&] {
+    if (comm.rank() == 0) commit(std::move(mine), comm.world_size());
+  };
+  all_do(comm, commit_if_first, label_of(request_));
   if (comm.rank() == 0) folder_.remove_old();
 }
 
-void CheckpointSave::commit(const std::vector<std::string>& parts) {
+void CheckpointSave::commit(Manifest mine, int ranks) {
   std::vector<Manifest> all;
-  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    all.push_back(parse_part(parts[rank], fmt::format("what rank {} has saved", rank)));
-  }
+  all.push_back(std::move(mine));
+  for (int rank = 1; rank < ranks; ++rank) all.push_back(take_part(aside_ / part_name(rank)));
   Manifest manifest = join_parts(std::move(all));
   manifest.tag = request_.tag;
   manifest.saved_at_ms = now_ms();
-  manifest.ranks = static_cast<int>(parts.size());
+  manifest.ranks = ranks;
   const std::string text = format_manifest(manifest);
   parse_manifest(text, "the new manifest");  // whatever is wrong with it is found now
   check_files(manifest);
@@ -101,11 +122,9 @@ void CheckpointSave::check_files(const Manifest& manifest) const {
     std::error_code error;
     const std::uint64_t bytes = fs::file_size(aside_ / file.name, error);
     if (!error && bytes == file.bytes) continue;
-    throw StorageError(
-        {.what = error ? "rank 0 does not see a file that another rank has written"
-                       : fmt::format("rank 0 sees {} bytes of a file of {}", bytes, file.bytes),
-         .value = (aside_ / file.name).string(),
-         .remedy = "save to a folder that all hosts share"});
+    throw unseen(
+        aside_ / file.name,
+        error ? kNotSeen : fmt::format("rank 0 sees {} bytes of a file of {}", bytes, file.bytes));
   }
 }
 

@@ -48,7 +48,7 @@ class CheckpointSave {
  private:
   void begin(Communicator& comm);
   void check_room() const;
-  void commit(const std::vector<std::string>& parts);
+  void commit(Manifest mine, int ranks);
   void check_files(const Manifest& manifest) const;
 
   SaveFolder& folder_;

@@ -115,9 +115,27 @@ std::vector<std::int64_t> read_shape(const JsonView& view) {
   return shape;
 }
 
+// What of each file is not described yet. A file that is nothing but a hole costs its maker
+// nothing: no more may be read than it has.
+class Undescribed {
+ public:
+  explicit Undescribed(const std::vector<StoredFile>& files) {
+    for (const StoredFile& file : files) bytes_.push_back(file.bytes);
+  }
+
+  void take(std::size_t file, std::uint64_t bytes, const JsonView& by) {
+    if (bytes > bytes_[file]) by.fail("describes bytes of its file that others describe too");
+    bytes_[file] -= bytes;
+  }
+
+ private:
+  std::vector<std::uint64_t> bytes_;
+};
+
 class TensorReader {
  public:
-  explicit TensorReader(const std::vector<StoredFile>& files) : files_(files) {}
+  TensorReader(const std::vector<StoredFile>& files, Undescribed& left)
+      : files_(files), left_(left) {}
 
   StoredTensor read(const JsonView& view) const {
     StoredTensor tensor;
@@ -175,16 +193,19 @@ class TensorReader {
     const std::uint64_t file_bytes = files_[file].bytes;
     if (offset > file_bytes || bytes > file_bytes - offset) view.fail("lies outside its file");
     if (offset % element_bytes != 0) view.fail("does not begin at a whole element");
+    left_.take(file, bytes, view);
     return {.file = file,
             .elements = Span(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end)),
             .offset = offset};
   }
 
   const std::vector<StoredFile>& files_;
+  Undescribed& left_;
 };
 
-std::vector<StoredTensor> read_tensors(const JsonView& view, const std::vector<StoredFile>& files) {
-  const TensorReader reader(files);
+std::vector<StoredTensor> read_tensors(const JsonView& view, const std::vector<StoredFile>& files,
+                                       Undescribed& left) {
+  const TensorReader reader(files, left);
   std::vector<StoredTensor> tensors;
   std::set<std::string, std::less<>> names;
   view.for_each([&](const JsonView& of) {
@@ -196,7 +217,8 @@ std::vector<StoredTensor> read_tensors(const JsonView& view, const std::vector<S
   return tensors;
 }
 
-std::vector<StoredBlob> read_blobs(const JsonView& root, const std::vector<StoredFile>& files) {
+std::vector<StoredBlob> read_blobs(const JsonView& root, const std::vector<StoredFile>& files,
+                                   Undescribed& left) {
   std::vector<StoredBlob> blobs;
   if (!root.has("blobs")) return blobs;
   std::set<std::pair<std::string, int>> names;
@@ -211,6 +233,7 @@ std::vector<StoredBlob> read_blobs(const JsonView& root, const std::vector<Store
     if (blob.offset > file_bytes || blob.bytes > file_bytes - blob.offset) {
       of.fail("lies outside its file");
     }
+    left.take(blob.file, blob.bytes, of);
     if (!names.emplace(blob.name, blob.rank.value_or(-1)).second) of.fail("is there twice");
     blobs.push_back(std::move(blob));
   });
@@ -254,9 +277,10 @@ Manifest parse_part(std::string_view text, const std::string& file) {
   manifest.written_by = read_texts(root, "written_by");
   manifest.chunk_bytes = read_chunk_bytes(root.at("chunk_bytes"));
   manifest.files = read_files(root.at("files"), manifest.chunk_bytes);
-  manifest.tensors = read_tensors(root.at("tensors"), manifest.files);
+  Undescribed left(manifest.files);
+  manifest.tensors = read_tensors(root.at("tensors"), manifest.files, left);
   manifest.aliases = read_aliases(root, manifest.tensors);
-  manifest.blobs = read_blobs(root, manifest.files);
+  manifest.blobs = read_blobs(root, manifest.files, left);
   manifest.run = read_numbers(root);
   manifest.documents = read_texts(root, "documents");
   return manifest;

@@ -34,12 +34,13 @@ class SaveFolder {
   // On rank 0, before a save: the lock is still ours. Throws StorageError.
   void check_held() const;
   // On rank 0, after a save. What cannot be removed is a warning.
-  void remove_old() const;
+  void remove_old() const noexcept;
   // On rank 0: what died in the middle of a save is removed.
   void tidy() const;
 
  private:
   void make();
+  void remove_all_but_kept() const;
 
   const std::filesystem::path root_;
   const SaveFolderOptions options_;

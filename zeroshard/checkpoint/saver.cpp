@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <future>
 #include <map>
 #include <set>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "zeroshard/base/check.h"
 #include "zeroshard/base/rank.h"
+#include "zeroshard/checkpoint/agreement.h"
 #include "zeroshard/checkpoint/model_states.h"
 
 namespace zeroshard {
@@ -22,6 +24,17 @@ bool changes(const TensorStates& states, const HeldState& state) {
 
 std::uint64_t bytes_of_state(const HeldState& state) {
   return static_cast<std::uint64_t>(state.elements.size() * bytes_of(state.dtype));
+}
+
+// In pieces: masters in halves are joined on the way, in memory that nobody has planned for.
+void read_in_slots(const TensorStates& states, const HeldState& state, std::byte* into) {
+  const std::int64_t width = bytes_of(state.dtype);
+  const std::int64_t most = static_cast<std::int64_t>(kSaveSlotBytes) / width;
+  const Span& all = state.elements;
+  for (std::int64_t begin = all.begin(); begin < all.end(); begin += most) {
+    const Span piece(begin, std::min(begin + most, all.end()));
+    states.read(state, piece, into + (begin - all.begin()) * width);
+  }
 }
 
 std::unique_ptr<SaveStaging> make_staging(std::byte* memory) {
@@ -73,20 +86,39 @@ void Saver::save(const SaveRequest& request, std::shared_ptr<TensorStates> state
                   .report = {.tag = request.tag},
                   .began = began});
   current->report.bytes = current->save.bytes_of_all_ranks();
-  if (options_.mode == SaveMode::snapshot) take_snapshot(*current);
-  if (options_.mode == SaveMode::stream) begin_stream(*current);
-  if (options_.mode != SaveMode::foreground) begin_frozen(*current);
-  current_ = std::move(current);
-  Current& under_way = *current_;
   if (options_.mode == SaveMode::foreground) {
-    run(under_way);
+    run(*current);
   } else {
-    thread_ = std::thread([this, &under_way, rank = current_rank()] {
-      const RankScope scope(rank);
-      run(under_way);
-    });
+    run_beside(*current, "save " + request.tag);
   }
-  under_way.report.paused = Clock::now() - began;
+  current_ = std::move(current);
+  current_->report.paused = Clock::now() - began;
+}
+
+// What may fail on one rank is done before any begins to write, so that all begin or none.
+void Saver::run_beside(Current& current, const std::string& label) {
+  std::promise<bool> begins;
+  try {
+    all_do(
+        comm_, [&] { prepare(current, begins.get_future()); }, label);
+  } catch (...) {
+    begins.set_value(false);
+    if (thread_.joinable()) thread_.join();
+    current.states->end_reading();
+    throw;
+  }
+  begins.set_value(true);
+}
+
+void Saver::prepare(Current& current, std::future<bool> begins) {
+  if (options_.mode == SaveMode::snapshot) take_snapshot(current);
+  if (options_.mode == SaveMode::stream) begin_stream(current);
+  begin_frozen(current);
+  thread_ =
+      std::thread([this, &current, rank = current_rank(), begins = std::move(begins)]() mutable {
+        const RankScope scope(rank);
+        if (begins.get()) run(current);
+      });
 }
 
 void Saver::take_snapshot(Current& current) {
@@ -100,7 +132,7 @@ void Saver::take_snapshot(Current& current) {
   for (const HeldState& state : states.owned()) {
     current.places.push_back(reached);
     if (!changes(states, state)) continue;
-    states.read(state, state.elements, current.snapshot + reached);
+    read_in_slots(states, state, current.snapshot + reached);
     reached += bytes_of_state(state);
   }
 }

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -72,6 +73,8 @@ class Saver {
   struct Current;
 
   void run(Current& current);
+  void run_beside(Current& current, const std::string& label);
+  void prepare(Current& current, std::future<bool> begins);
   void take_snapshot(Current& current);
   void begin_stream(Current& current);
   static void begin_frozen(Current& current);

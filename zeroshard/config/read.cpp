@@ -35,6 +35,7 @@ std::string read_text(const std::string& path) {
 ParsedConfig parse_config(std::string_view text) {
   ParsedConfig parsed;
   parsed.root = parse(text, parsed.report);
+  parsed.text = text;
   return parsed;
 }
 

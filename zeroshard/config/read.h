@@ -31,6 +31,7 @@ struct ReadResult {
 struct ParsedConfig {
   std::optional<Node> root;  // unset where the text is no JSON
   Report report;             // of its syntax alone
+  std::string text;          // as it was read
 };
 
 ParsedConfig parse_config(std::string_view text);

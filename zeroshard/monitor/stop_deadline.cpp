@@ -26,15 +26,15 @@ StopDeadline::~StopDeadline() {
   thread_.join();
 }
 
-void StopDeadline::pause(bool on) {
+void StopDeadline::pause(int more) {
   const std::lock_guard lock(mutex_);
-  paused_ = on;
+  pauses_ += more;
   counts_from_ = Clock::now();
 }
 
 bool StopDeadline::is_over() const {
   const auto asked_for = interrupts_.stop_asked_for();
-  if (paused_ || !asked_for) return false;
+  if (pauses_ > 0 || !asked_for) return false;
   const std::chrono::nanoseconds since_pause = Clock::now() - counts_from_;
   return std::min(*asked_for, since_pause) >= patience_;
 }

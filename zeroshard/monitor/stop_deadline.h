@@ -29,11 +29,11 @@ class StopDeadline {
   StopDeadline(const StopDeadline&) = delete;
   StopDeadline& operator=(const StopDeadline&) = delete;
 
-  // While it lives nothing is abandoned; behind it the patience is a whole one again.
+  // While one lives nothing is abandoned; behind the last the patience is a whole one again.
   class Pause {
    public:
-    explicit Pause(StopDeadline& deadline) : deadline_(deadline) { deadline_.pause(true); }
-    ~Pause() { deadline_.pause(false); }
+    explicit Pause(StopDeadline& deadline) : deadline_(deadline) { deadline_.pause(1); }
+    ~Pause() { deadline_.pause(-1); }
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
 
@@ -44,7 +44,7 @@ class StopDeadline {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void pause(bool on);
+  void pause(int more);
   void watch();
   bool is_over() const;
 
@@ -54,7 +54,7 @@ class StopDeadline {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;
-  bool paused_ = false;
+  int pauses_ = 0;  // that live
   Clock::time_point counts_from_ = Clock::now();
   std::thread thread_;  // last: it uses all the others
 };

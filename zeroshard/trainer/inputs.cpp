@@ -34,7 +34,7 @@ ModelOptions model_of(const TrainOptions& options) {
   if (!options.model.empty()) return read_model(options.model);
   if (!options.init.empty()) return model_in(options.init);
   const auto resumed = checkpoint_to_resume(options);
-  return resumed ? model_in(resumed->string()) : read_model("gpt:");
+  return resumed ? model_in(resumed->folder.string()) : read_model("gpt:");
 }
 
 DataOptions training_data(const TrainOptions& options, const GptOptions& model) {

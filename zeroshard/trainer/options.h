@@ -36,6 +36,10 @@ struct SaveEvery {
   bool operator==(const SaveEvery&) const = default;
 };
 
+// What a run ends with whose steps are all done and whose last checkpoint could not be written:
+// starting it again would help nobody.
+inline constexpr int kNotSavedExitCode = 3;
+
 // What a run does when a checkpoint cannot be written.
 enum class OnSaveError { go_on, stop };
 

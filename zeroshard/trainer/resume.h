@@ -12,9 +12,20 @@
 
 namespace zeroshard {
 
-// The checkpoint's own folder; nothing where the run begins at the beginning. What is named and not
-// there is an error, as find_checkpoint() says.
-std::optional<std::filesystem::path> checkpoint_to_resume(const TrainOptions& options);
+struct ResumedCheckpoint {
+  std::filesystem::path folder;
+  std::string instead = {};  // why it is not what `latest` names; empty where it is
+};
+
+inline constexpr const char* kResumeAuto = "auto";
+
+// Nothing where the run begins at the beginning. What is named and not there is an error, as
+// find_checkpoint() says. `auto` takes what `latest` names; where that cannot be opened, or nothing
+// is named, the newest that can.
+std::optional<ResumedCheckpoint> checkpoint_to_resume(const TrainOptions& options);
+
+// The newest of the same folder that was saved before this one and can be opened; empty: none.
+std::filesystem::path older_checkpoint(const std::filesystem::path& folder);
 
 // The configuration of the model in a folder: of a checkpoint, of a folder of them, or of what
 // `train --out` has written.

@@ -18,12 +18,6 @@
 namespace zeroshard {
 namespace {
 
-constexpr std::uint64_t kMaxConfigBytes = 1 << 20;
-
-std::string text_of_config(const TrainOptions& options) {
-  return options.config.empty() ? "{}\n" : read_text_file(options.config, kMaxConfigBytes);
-}
-
 StateBuffer snapshot_memory(Core& core, SaveMode mode) {
   if (mode != SaveMode::snapshot) return {};
   std::vector<UnitLayout> units;
@@ -55,6 +49,7 @@ RunCheckpoints::RunCheckpoints(const TrainOptions& options, const RunSettings& r
     : options_(options),
       run_(run),
       of_(parts),
+      mode_(mode),
       staging_(of_.core.state_memory().allocate_ring(kSaveStagingBytes)),
       snapshot_(snapshot_memory(of_.core, mode)),
       saver_(of_.folder, of_.comm, saver_options(mode, staging_, snapshot_)) {}
@@ -72,8 +67,7 @@ SaveContents RunCheckpoints::contents_of_run(const TensorStates& states,
   if (of_.comm.rank() != 0) return contents;
   contents.run = numbers_of(state);
   contents.run.set("stage", std::int64_t{run_.config.zero.stage});
-  contents.documents = {{"config.json", to_json(run_.model)},
-                        {"ds_config.json", text_of_config(options_)}};
+  contents.documents = {{"config.json", to_json(run_.model)}, {"ds_config.json", run_.config_text}};
   contents.written_by = {{"zeroshard", ZEROSHARD_VERSION}, {"torch", TORCH_VERSION}};
   return contents;
 }
@@ -99,9 +93,15 @@ void RunCheckpoints::save(const RunState& state, bool best) {
   last_begun_ = std::chrono::steady_clock::now();
   step_under_way_ = state.step;
   succeeds([&] {
-    auto states = std::make_shared<CoreStates>(of_.core);
-    SaveContents contents = contents_of_run(*states, state);
-    saver_.save({.tag = tag_of(state.step), .best = best}, std::move(states), std::move(contents));
+    const SaveRequest request{.tag = tag_of(state.step), .best = best};
+    std::shared_ptr<CoreStates> states;
+    SaveContents contents;
+    const auto take_contents = [&] {
+      states = std::make_shared<CoreStates>(of_.core);
+      contents = contents_of_run(*states, state);
+    };
+    all_do(of_.comm, take_contents, "save " + request.tag);
+    saver_.save(request, std::move(states), std::move(contents));
   });
 }
 
@@ -154,13 +154,7 @@ RunState resume_from(const std::string& folder, Core& core, Communicator& comm, 
     restore_rng(core.state_memory().device(),
                 [&](const std::string& name) { return reader.read_blob(name, comm.rank()); });
   };
-  try {
-    all_do(comm, load, "resume");
-  } catch (const CommError&) {
-    throw;
-  } catch (const Error&) {
-    rethrow_on_first(comm);
-  }
+  all_do(comm, load, "resume");
   core.adopt_masters();
   core.scaler().restore(state.scaler);
   return state;

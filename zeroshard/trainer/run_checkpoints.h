@@ -36,6 +36,8 @@ class RunCheckpoints {
   void save(const RunState& state, bool best);
   bool is_under_way() const { return saver_.is_under_way(); }
   bool is_over() const { return saver_.is_over(); }
+  // Updates wait for the save under way.
+  bool holds_updates() const { return mode_ == SaveMode::stream && !is_over(); }
   // Waits for the save under way; on all ranks together. Its report, where it came to be.
   std::optional<SaveReport> finish();
   // For reading, as long as nothing is saved.
@@ -51,6 +53,7 @@ class RunCheckpoints {
   const TrainOptions& options_;
   const RunSettings& run_;
   const Parts of_;
+  const SaveMode mode_;
   const StateBuffer staging_;
   const StateBuffer snapshot_;  // none where nothing is copied
   Saver saver_;
@@ -63,9 +66,9 @@ class RunCheckpoints {
 // its echo when rank 0 has spoken. To be called in a handler.
 [[noreturn]] void rethrow_on_first(Communicator& comm);
 
-// States, generators and the run's numbers out of a checkpoint's folder. All ranks throw where some
-// rank could not read it, or it is of another model. `memory` is for reading
-// ahead, if any. Collective.
+// States, generators and the run's numbers out of a checkpoint's folder. All ranks throw the same
+// where some rank could not read it, or it is of another model; states are then partly new.
+// `memory` is for reading ahead, if any. Collective.
 RunState resume_from(const std::string& folder, Core& core, Communicator& comm, std::uint64_t seed,
                      std::byte* memory);
 

@@ -35,6 +35,7 @@ struct RunSettings {
   std::vector<std::string> assumed = {};   // what nobody said and was chosen
   std::vector<std::string> replaced = {};  // what the command line says in place of the file
   std::shared_ptr<const config::ReadResult> read = nullptr;  // with what was "auto" resolved
+  std::string config_text = "{}";  // the file's, as it was when the run began
 };
 
 // The run's configuration file, or an empty one where none is named. Parsed once per process.

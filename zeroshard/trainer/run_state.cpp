@@ -1,6 +1,17 @@
 #include "zeroshard/trainer/run_state.h"
 
+#include <cmath>
+#include <string>
+
 namespace zeroshard {
+namespace {
+
+// A loss that is no number is none: JSON has no word for it, and nothing is to be compared with it.
+void set_finite(RunNumbers& run, const std::string& name, const std::optional<double>& loss) {
+  if (loss && std::isfinite(*loss)) run.set(name, *loss);
+}
+
+}  // namespace
 
 RunNumbers numbers_of(const RunState& state) {
   RunNumbers run;
@@ -15,8 +26,8 @@ RunNumbers numbers_of(const RunState& state) {
   run.set("loss_scale_iteration", state.scaler.iteration);
   run.set("loss_scale_last_overflow", state.scaler.last_overflow);
   run.set("loss_scale_hysteresis_left", state.scaler.hysteresis_left);
-  if (state.eval_loss) run.set("eval_loss", *state.eval_loss);
-  if (state.best_eval_loss) run.set("best_eval_loss", *state.best_eval_loss);
+  set_finite(run, "eval_loss", state.eval_loss);
+  set_finite(run, "best_eval_loss", state.best_eval_loss);
   return run;
 }
 

@@ -11,6 +11,7 @@
 
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
+#include "zeroshard/checkpoint/agreement.h"
 #include "zeroshard/engine/init.h"
 #include "zeroshard/models/initializer.h"
 #include "zeroshard/schedule/lr_schedule.h"
@@ -64,8 +65,10 @@ Trainer::Trainer(const TrainOptions& options, const RunSettings& run, const Part
       batches_(task_.sample_count(), shape_of(run, comm_),
                {.drop_last = run.config.batch.drop_last, .start = {.seed = options.seed}}),
       interrupts_(parts.interrupts),
+      deadline_(parts.deadline),
       memory_(parts.memory),
-      device_(device) {
+      device_(device),
+      may_go_back_(parts.may_go_back) {
   if (!options.trace.empty()) trace_ = std::make_unique<Trace>(TraceOptions{.rank = comm_.rank()});
   make_engine();
   if (parts.saves != nullptr) {
@@ -102,12 +105,18 @@ void Trainer::take_initial_weights() {
     engine_->fill_parameters(initializer(run_.model, options_.seed));
     return;
   }
-  // Rank 0 looks first, so that what is wrong is said once.
-  if (!is_first()) comm_.barrier("rank 0 has seen the weights").wait();
-  const StateFiles files = StateFiles::open(options_.init);
-  check_weights(files, run_.model);
-  if (is_first()) comm_.barrier("rank 0 has seen the weights").wait();
-  engine_->fill_parameters(weights_from(files));
+  const auto fill = [&] {
+    const StateFiles files = StateFiles::open(options_.init);
+    check_weights(files, run_.model);
+    engine_->fill_parameters(weights_from(files));
+  };
+  try {
+    all_do(comm_, fill, "initial weights");
+  } catch (const CommError&) {
+    throw;
+  } catch (const Error&) {
+    rethrow_on_first(comm_);
+  }
 }
 
 int Trainer::run() {
@@ -145,6 +154,8 @@ double Trainer::set_learning_rate() {
 
 StepOutcome Trainer::train_step(WallClock* clock) {
   using Clock = std::chrono::steady_clock;
+  std::optional<StopDeadline::Pause> pause;
+  if (is_held_by_save()) pause.emplace(deadline_);
   const auto start = Clock::now();
   std::chrono::nanoseconds longest{};
   StepLoss loss(device_);
@@ -283,7 +294,7 @@ void Trainer::say_stop(const StepOutcome& outcome) {
 // Returns the signal that ended it early, or 0.
 int Trainer::evaluate() {
   doing_ = "evaluation";
-  engine_->finish();  // with delayed updates the newest values are not there by themselves
+  finish_updates();  // with delayed updates the newest values are not there by themselves
   StopVote vote;
   const std::optional<double> loss = task_.evaluate(comm_, run_.batch.micro_per_rank, [&] {
     vote = vote_to_stop(comm_, interrupts_);
@@ -292,7 +303,8 @@ int Trainer::evaluate() {
   if (vote.signal != 0) say_stop({.signal = vote.signal});
   if (loss && log_) log_->evaluation(step_, batches_.position().samples, *loss);
   eval_loss_ = loss;
-  is_best_ = loss && (!best_eval_loss_ || *loss < *best_eval_loss_);
+  // One that is no number is not the best, and nothing would ever be below it.
+  is_best_ = loss && std::isfinite(*loss) && (!best_eval_loss_ || *loss < *best_eval_loss_);
   if (is_best_) best_eval_loss_ = loss;
   return vote.signal;
 }

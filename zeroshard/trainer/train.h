@@ -10,6 +10,7 @@
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/engine/engine.h"
 #include "zeroshard/monitor/interrupts.h"
+#include "zeroshard/monitor/stop_deadline.h"
 #include "zeroshard/monitor/trace.h"
 #include "zeroshard/trainer/batches.h"
 #include "zeroshard/trainer/memory_watch.h"
@@ -37,9 +38,11 @@ class Trainer {
     TrainingTask& task;
     Communicator& comm;
     Interrupts& interrupts;
+    StopDeadline& deadline;  // nothing is abandoned while a save is waited for
     MemoryWatch& memory;
     SaveFolder* saves = nullptr;  // null: no checkpoints
     SaveMode save_mode = SaveMode::foreground;
+    bool may_go_back = false;  // to an older checkpoint, where the one to resume is damaged
   };
   Trainer(const TrainOptions& options, const RunSettings& run, const Parts& parts, Device device);
   ~Trainer();
@@ -72,9 +75,13 @@ class Trainer {
   void make_engine();
   void take_initial_weights();
   void resume();
+  RunState load_checkpoint();
   RunState state() const;
   void look_after_checkpoints(const StepOutcome& outcome);
   void finish_save();
+  // Updates that are under way, which may wait for a save.
+  void finish_updates();
+  bool is_held_by_save() const { return checkpoints_ && checkpoints_->holds_updates(); }
   bool is_first() const { return comm_.rank() == 0; }
   double set_learning_rate();
   StepOutcome train_step(WallClock* clock);
@@ -99,12 +106,15 @@ class Trainer {
   Communicator& comm_;
   BatchPlan batches_;
   Interrupts& interrupts_;
+  StopDeadline& deadline_;
   MemoryWatch& memory_;
   const Device device_;
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<Engine> engine_;
   std::optional<RunLog> log_;
   std::optional<RunCheckpoints> checkpoints_;
+  const bool may_go_back_;
+  std::string resumed_ = {};   // the checkpoint's folder
   bool save_pending_ = false;  // one is due, and the one before is still under way
   bool is_best_ = false;       // these weights, by the evaluation just done
   std::optional<double> eval_loss_;

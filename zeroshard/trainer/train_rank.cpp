@@ -161,22 +161,34 @@ auto said_once(Communicator& comm, const Act& act) {
   }
 }
 
-// The options, with the folder of the checkpoint that is resumed, or none.
-TrainOptions with_checkpoint(const TrainOptions& asked, Communicator& comm) {
-  TrainOptions options = asked;
-  if (asked.resume.empty()) return options;
+// The folder of the checkpoint that is resumed, or "".
+std::string resumed_folder(const TrainOptions& asked, Communicator& comm) {
+  if (asked.resume.empty()) return {};
   const auto find = [&] {
     const auto found = checkpoint_to_resume(asked);
-    return found ? std::filesystem::absolute(*found).string() : std::string();
+    return found ? std::filesystem::absolute(found->folder).string() : std::string();
   };
-  options.resume = said_once(comm, [&] { return first_says(comm, find, "resume"); });
-  return options;
+  return said_once(comm, [&] { return first_says(comm, find, "resume"); });
 }
 
-void open_folder(const TrainOptions& options, Communicator& comm,
+void say_what_is_resumed_instead(const TrainOptions& asked) {
+  if (asked.resume != kResumeAuto) return;
+  const auto found = checkpoint_to_resume(asked);
+  if (!found || found->instead.empty()) return;
+  log_warning("{}; {} is resumed instead", found->instead, found->folder.string());
+}
+
+// A checkpoint whose replacement was cut short has its name back when the folder is open.
+void open_folder(const TrainOptions& asked, TrainOptions& options, Communicator& comm,
                  std::optional<SaveFolder>& folder) {
-  folder.emplace(comm, options.save,
-                 SaveFolderOptions{.keep = static_cast<std::size_t>(options.keep)});
+  if (asked.save.empty()) return;
+  const auto open = [&] {
+    folder.emplace(comm, asked.save,
+                   SaveFolderOptions{.keep = static_cast<std::size_t>(asked.keep)});
+  };
+  said_once(comm, open);
+  options.resume = resumed_folder(asked, comm);
+  if (comm.rank() == 0) say_what_is_resumed_instead(asked);
 }
 
 // How checkpoints are written beside training, and what of the plan that takes.
@@ -223,14 +235,16 @@ int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& s
   if (device == kCpu && asked.device_memory) cpu_memory_count().set_limit(*asked.device_memory);
   const auto parsed = parse_if_readable(asked);
   const auto comm = join_ranks(comm_options(parsed), device);
-  const TrainOptions options = with_checkpoint(asked, *comm);
+  TrainOptions options = asked;
+  options.resume = resumed_folder(asked, *comm);
   const bool has_idle_cores = choose_threads(*comm);
   const auto task = in_turn(*comm, [&] { return make_task(options, model_of(options)); });
   const RunFacts facts = facts_of(options, device, has_idle_cores, *task, *comm);
   const RunSettings run = in_turn(*comm, [&] {
-    const config::ReadResult read =
-        read_config_of(options, parsed ? *parsed : parse_config_of(options), comm->world_size());
+    const config::ParsedConfig file = parsed ? *parsed : parse_config_of(options);
+    const config::ReadResult read = read_config_of(options, file, comm->world_size());
     RunSettings resolved = resolve_run(options, read, facts);
+    resolved.config_text = file.text;
     if (comm->rank() == 0 && !options.out.empty()) {
       check_room(options.out, resolved.model, resolved.config.precision.model());
     }
@@ -247,16 +261,18 @@ int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& s
   const SaveMode save_mode = choose_save_mode(options, {run, facts, device}, plan, *comm);
   if (comm->rank() == 0) say_plan(run, plan.memory.engine, *comm, device);
   std::optional<SaveFolder> saves;
-  if (!options.save.empty()) said_once(*comm, [&] { open_folder(options, *comm, saves); });
+  open_folder(asked, options, *comm, saves);
 
   MemoryWatch watch(device);
   Trainer trainer(options, run,
                   {.task = *task,
                    .comm = *comm,
                    .interrupts = stop.interrupts,
+                   .deadline = stop.deadline,
                    .memory = watch,
                    .saves = saves ? &*saves : nullptr,
-                   .save_mode = save_mode},
+                   .save_mode = save_mode,
+                   .may_go_back = asked.resume == kResumeAuto},
                   device);
   const int signal = run_steps(trainer, {run, facts, device}, comm->rank());
   bool is_saved = true;
@@ -274,7 +290,7 @@ int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& s
   }
   if (signal != 0) return exit_code_of(signal);
   if (comm->rank() == 0) say_memory(plan, watch, trainer);
-  const int code = is_saved ? 0 : 1;
+  const int code = is_saved ? 0 : kNotSavedExitCode;
   if (options.no_sample) return code;
   const int ended_by = show_sample(*task, options.seed, *comm, stop.interrupts);
   return ended_by == 0 ? code : exit_code_of(ended_by);
