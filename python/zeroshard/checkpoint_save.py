@@ -16,7 +16,7 @@ from zeroshard.errors import ConfigError
 from zeroshard.own_checkpoint import CLIENT_STATE, ENGINE, LOSS_SCALE
 from zeroshard.plain_state import encode
 from zeroshard.read_config import plain
-from zeroshard.shard_parts import Part, parts_in_shards
+from zeroshard.shard_parts import parts_in_shards
 from zeroshard.stored_weights import WORDS
 
 
@@ -26,7 +26,6 @@ class CheckpointSaver:
     def __init__(self, engine: Any, client_state: dict[str, Any], exclude_frozen: bool) -> None:
         self._engine = engine
         self._exclude_frozen = exclude_frozen
-        self._parts: list[Part] = []  # of the states that Python adds, in their order
         self._scalars = self._scalars_of_shards()
         with all_or_none():  # what cannot be written is said before anything is
             self._texts = self._written_texts(client_state)
@@ -35,7 +34,7 @@ class CheckpointSaver:
 
     def run(self, folder: Path, tag: str, latest: bool) -> None:
         """Collective."""
-        self._saving.run(str(folder), tag, latest, self._copy)
+        self._saving.run(str(folder), tag, latest)
 
     def _written_texts(self, client_state: dict[str, Any]) -> dict[str, str]:
         plain_scalars = {key: kind for _, kinds in self._scalars.values() for key, kind in kinds.items()}
@@ -76,8 +75,7 @@ class CheckpointSaver:
             self._add_state(number, "value", 0, value.detach().reshape(-1))
 
     def _add_state(self, tensor: int, state: str, begin: int, values: torch.Tensor) -> None:
-        self._saving.contents.add_state(tensor, state, WORDS[values.dtype], begin, begin + values.numel())
-        self._parts.append((begin, values))
+        self._saving.add_state(tensor, state, WORDS[values.dtype], begin, values)
 
     # --- an optimizer of the client's
     def _with_shards(self) -> list[tuple[nn.Parameter, str]]:
@@ -127,7 +125,3 @@ class CheckpointSaver:
             contents.set_document("config.json", config.to_json_string())
         contents.set_written_by("zeroshard", _build_info.version)
         contents.set_written_by("torch", torch.__version__)
-
-    def _copy(self, number: int, begin: int, end: int, into: memoryview) -> None:
-        first, values = self._parts[number]
-        torch.frombuffer(into, dtype=values.dtype).copy_(values[begin - first : end - first])
