@@ -109,6 +109,10 @@ void bind_checkpoint_reader(py::module_& module) {
       .def("read_into", &read_into, py::arg("name"), py::arg("state"), py::arg("begin"),
            py::arg("into"))
       .def("blob", &blob, py::arg("name"), py::arg("rank") = std::nullopt);
+  module.def(
+      "read_pointer",
+      [](const std::string& root, const std::string& name) { return read_pointer(root, name); },
+      py::arg("root"), py::arg("name"));
   module.def("is_checkpoint", [](const std::string& folder) { return is_checkpoint(folder); });
 }
 

@@ -227,6 +227,11 @@ void bind_engine_checkpoint(py::module_& module, py::class_<EngineCore>& type) {
              const py::gil_scoped_release others_run;
              return engine.saves().is_over(engine.comm());
            })
+      .def("wait_for_save",
+           [](EngineCore& engine) {
+             const py::gil_scoped_release others_run;
+             engine.saves().wait();
+           })
       .def("finish_save", &finish_save);
   module.def("host_room", [] {
     const std::optional<MemoryRoom> room = memory_room();

@@ -1,7 +1,9 @@
 #include "python/bindings/engine_saves.h"
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "zeroshard/base/check.h"
@@ -93,6 +95,11 @@ bool EngineSaves::is_over(Communicator& comm) const {
   const auto say = [&] { return std::string(saver_->is_over() ? "over" : "under way"); };
   const std::vector<std::string> all = all_say(comm, say, "whether a save is over");
   return std::ranges::all_of(all, [](const std::string& word) { return word == "over"; });
+}
+
+void EngineSaves::wait() const {
+  constexpr std::chrono::milliseconds kLookEvery{1};
+  while (saver_ != nullptr && !saver_->is_over()) std::this_thread::sleep_for(kLookEvery);
 }
 
 SaveReport EngineSaves::finish() {

@@ -34,6 +34,9 @@ class EngineSaves {
   bool is_under_way() const { return saver_ != nullptr; }
   // Whether it is over on all ranks, well or not. Collective.
   bool is_over(Communicator& comm) const;
+  // Until nothing reads the engine's states beside the caller. Throws nothing of the save's, which
+  // is still to be finished. No message.
+  void wait() const;
   // Waits for the save under way, and throws its error, which is the same on all ranks. No message.
   SaveReport finish();
   // Finishes, passes over an error, and gives memory and folders back.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import zeroshard
-from engine_models import full_weights, made, settings, start, train
+from engine_models import made, settings, start
 from engine_ranks import on_ranks
 from zeroshard import distributed
 from zeroshard.deepspeed.utils import zero_to_fp32
@@ -62,6 +62,34 @@ def test_two_jobs_that_save_in_turns(tmp_path, monkeypatch):
         first.end()
         second.end()
     assert not list(tmp_path.glob("**/.zeroshard-lock")), "who ends takes its locks away"
+
+
+def hostile_latest(folder):
+    """It comes with a downloaded folder, and may say anything."""
+    where = Path(folder)
+    engine = start(made(), settings(1))
+    engine.save_checkpoint(where / "a", tag="good")
+    engine.save_checkpoint(where / "victim", tag="secret")
+    latest = where / "a/latest"
+    for text in (b"../victim/secret", str(where / "victim/secret").encode(), b"..", b".hidden", b"", b"a\0b", b"\xff", b"x" * (1 << 24)):
+        distributed.dist.barrier()
+        if distributed.rank() == 0:
+            latest.write_bytes(text)
+        distributed.dist.barrier()
+        with pytest.raises(zeroshard.StorageError, match=r"\[storage\] .*latest"):
+            engine.load_checkpoint(where / "a")
+        with pytest.raises(ValueError, match=r"\[storage\] .*latest"):
+            zero_to_fp32.tag_folder(where / "a")
+        distributed.dist.barrier()
+    if distributed.rank() == 0:
+        latest.write_bytes(b"good\n")
+    distributed.dist.barrier()
+    assert engine.load_checkpoint(where / "a")[0] == str(zero_to_fp32.tag_folder(where / "a")) == str(where / "a/good")
+    engine.destroy()
+
+
+def test_a_latest_that_leads_elsewhere_is_refused(tmp_path):
+    on_ranks(2, hostile_latest, str(tmp_path))
 
 
 def in_one_job(folder):
