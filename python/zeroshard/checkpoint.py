@@ -15,6 +15,7 @@ from torch import nn
 from zeroshard import _C, distributed
 from zeroshard import checkpoint_files as files
 from zeroshard.agreement import all_or_none, of_all_ranks
+from zeroshard.checkpoint_moment import Moment
 from zeroshard.checkpoint_save import CheckpointSaver
 from zeroshard.deepspeed_checkpoint import is_deepspeed
 from zeroshard.errors import ConfigError, StorageError
@@ -29,6 +30,7 @@ class Checkpoints:
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
+        self.step_end: Moment | None = None  # of the last step, where a save may come within the next one
 
     def save_checkpoint(
         self,
@@ -43,7 +45,8 @@ class Checkpoints:
             raise StorageError(f"[storage] a checkpoint needs a folder: save_dir={save_dir!r}; give its path")
         self._say_within_a_step()
         tag = self._one_tag(str(tag) if tag is not None else f"global_step{self._engine.global_steps}")
-        CheckpointSaver(self._engine, client_state or {}, exclude_frozen_parameters).run(Path(save_dir), tag, save_latest)
+        moment = self.step_end if self._micro_steps_done() and self.step_end is not None else Moment.of(self._engine)
+        CheckpointSaver(self._engine, client_state or {}, exclude_frozen_parameters, moment).run(Path(save_dir), tag, save_latest)
         with all_or_none():
             if distributed.rank() == 0 and save_latest:
                 files.write_text(Path(save_dir) / files.CONVERTER, files.CONVERTER_TEXT)
@@ -95,7 +98,9 @@ class Checkpoints:
             logger.warning("the gradients of %d micro-steps are still there, and the next step has them: load between steps", self._micro_steps_done())
         load = load_deepspeed if is_deepspeed(folder) else load_own
         parts = (load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only)
-        return str(folder), load(self._engine, folder, *parts)
+        client_state = load(self._engine, folder, *parts)
+        self.step_end = Moment.of(self._engine)
+        return str(folder), client_state
 
     def _folder_of(self, load_dir: Path, tag: str | None) -> Path | None:
         with all_or_none():

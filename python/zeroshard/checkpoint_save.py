@@ -11,6 +11,7 @@ from zeroshard import _C, _build_info, distributed
 from zeroshard.agreement import all_or_none, of_all_ranks
 from zeroshard.checkpoint_fill import shard_scalars
 from zeroshard.checkpoint_fit import named_tensors
+from zeroshard.checkpoint_moment import Moment
 from zeroshard.checkpoint_run import RunState
 from zeroshard.errors import ConfigError
 from zeroshard.own_checkpoint import CLIENT_STATE, ENGINE, LOSS_SCALE
@@ -19,14 +20,19 @@ from zeroshard.read_config import plain
 from zeroshard.shard_parts import parts_in_shards
 from zeroshard.stored_weights import WORDS
 
+Scalars = tuple[dict[str, float], dict[str, str]]  # of one parameter: by their names, and the types of some
+
 
 class CheckpointSaver:
     """One save. All ranks make one, and call run()."""
 
-    def __init__(self, engine: Any, client_state: dict[str, Any], exclude_frozen: bool) -> None:
+    def __init__(self, engine: Any, client_state: dict[str, Any], exclude_frozen: bool, moment: Moment) -> None:
         self._engine = engine
+        self._moment = moment
         self._exclude_frozen = exclude_frozen
-        self._scalars = self._scalars_of_shards()
+        with all_or_none():
+            mine = {name: shard_scalars(engine, parameter) for parameter, name in self._with_shards()}
+        self._scalars = _joined(of_all_ranks(mine)) if engine.shard_steps is not None else {}
         with all_or_none():  # what cannot be written is said before anything is
             self._texts = self._written_texts(client_state)
             self._saving = _C.EngineSave(engine.core, exclude_frozen)
@@ -38,7 +44,7 @@ class CheckpointSaver:
 
     def _written_texts(self, client_state: dict[str, Any]) -> dict[str, str]:
         plain_scalars = {key: kind for _, kinds in self._scalars.values() for key, kind in kinds.items()}
-        texts = {ENGINE: json.dumps(RunState.of(self._engine, plain_scalars).as_json())}
+        texts = {ENGINE: json.dumps(RunState.of(self._engine, self._moment.data, plain_scalars).as_json())}
         kept = encode(client_state, "client_state")
         return {**texts, CLIENT_STATE: json.dumps(kept)} if kept else texts
 
@@ -57,6 +63,8 @@ class CheckpointSaver:
         for parameter, name in self._with_shards():
             self._add_shard_states(parameter, name)
         self._add_run()
+        for name, state in self._moment.blobs().items():
+            contents.add_blob(name, state, of_this_rank=True)
         if distributed.rank() == 0:
             for name, text in self._texts.items():
                 contents.add_blob(name, text.encode())
@@ -82,18 +90,6 @@ class CheckpointSaver:
         if self._engine.shard_steps is None:
             return []
         return [(parameter, name) for name, parameter in self._engine.module.named_parameters() if parameter.requires_grad]
-
-    def _scalars_of_shards(self) -> dict[str, tuple[dict[str, float], dict[str, str]]]:
-        """By parameter: every rank knows those of the shards that it has. Collective where there are any."""
-        if self._engine.shard_steps is None:
-            return {}
-        mine = {name: shard_scalars(self._engine, parameter) for parameter, name in self._with_shards()}
-        found: dict[str, tuple[dict[str, float], dict[str, str]]] = {}
-        for theirs in of_all_ranks(mine):
-            for name, known in theirs.items():
-                if known[0] or name not in found:
-                    found[name] = known
-        return found
 
     def _add_shard_states(self, parameter: nn.Parameter, name: str) -> None:
         tensor = self._saving.index[name]
@@ -125,3 +121,13 @@ class CheckpointSaver:
             contents.set_document("config.json", config.to_json_string())
         contents.set_written_by("zeroshard", _build_info.version)
         contents.set_written_by("torch", torch.__version__)
+
+
+def _joined(all_ranks: list[dict[str, Scalars]]) -> dict[str, Scalars]:
+    """By parameter: every rank knows those of the shards that it has."""
+    found: dict[str, Scalars] = {}
+    for theirs in all_ranks:
+        for name, known in theirs.items():
+            if known[0] or name not in found:
+                found[name] = known
+    return found

@@ -11,6 +11,7 @@ from zeroshard import _C, distributed
 from zeroshard.batch_sizes import BatchSizes
 from zeroshard.calls_under_way import calls_under_way
 from zeroshard.checkpoint import Checkpoints
+from zeroshard.checkpoint_moment import Moment
 from zeroshard.data import RankLoader
 from zeroshard.engine_absent import no_such_attribute
 from zeroshard.engine_calls import has_calls_of
@@ -212,6 +213,8 @@ class Engine(_Calls):
         self._last_step.applied = result["boundary"] and result["applied"]
         if result["boundary"]:
             self.step_began_at = self.micro_steps
+            if self._batch.gradient_accumulation_steps() > 1:
+                self._checkpoints.step_end = Moment.of(self)
             self._end_step(result, lr_kwargs or {})
 
     def _end_step(self, result: dict[str, Any], lr_kwargs: dict[str, Any]) -> None:

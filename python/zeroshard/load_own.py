@@ -5,6 +5,7 @@ from typing import Any
 from zeroshard.agreement import all_or_none
 from zeroshard.checkpoint_fill import fill_moments, fill_shard_states, fill_what_is_in_no_unit, say_settled
 from zeroshard.checkpoint_fit import Fit
+from zeroshard.checkpoint_moment import Moment
 from zeroshard.own_checkpoint import OwnCheckpoint
 
 
@@ -20,6 +21,7 @@ def load_own(
         if with_states:
             fit.refuse_other_optimizer()
         run = checkpoint.run_state(engine.gradient_accumulation_steps())
+        moment = Moment.saved(folder, checkpoint.reader, run.data) if with_states else None
         client_state = checkpoint.client_state()
     with all_or_none():
         _fill_core(checkpoint, fit, with_states)
@@ -31,6 +33,8 @@ def load_own(
         run.give_optimizer(engine, fit)
     if not module_only:
         run.give_counters(engine, schedule)
+    if moment is not None:
+        moment.restore(engine)
     return client_state
 
 

@@ -120,6 +120,26 @@ def test_a_state_that_json_cannot_hold_is_named(tmp_path):
     on_ranks(2, names_who_has_it, str(tmp_path))
 
 
+def unreadable_on_one(folder):
+    """A number of an optimizer's that one rank cannot read: before anything is written, and the others are told."""
+    model = made()
+    engine = start(model, settings(1, optimizer=None), optimizer=optim.RAdam(model.parameters(), lr=0.01))
+    train(engine, 1)
+    states = engine.shard_steps.optimizer.state
+    if distributed.rank() == 1:
+        next(iter(states.values()))["odd"] = torch.tensor(0.0, device="meta")
+    with pytest.raises(RuntimeError if distributed.rank() == 1 else zeroshard.StateError, match="meta tensors"):
+        engine.save_checkpoint(folder)
+    for state in states.values():
+        state.pop("odd", None)
+    engine.save_checkpoint(folder)
+    engine.destroy()
+
+
+def test_a_number_that_one_rank_cannot_read_is_said_on_all(tmp_path):
+    on_ranks(2, unreadable_on_one, str(tmp_path), timeout=60)
+
+
 def limited(function, bytes_):
     """Files end there: a full disk, for this process."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
