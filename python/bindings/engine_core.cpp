@@ -180,6 +180,7 @@ bool EngineCore::enter_full(const std::vector<std::size_t>& units, bool writes) 
     return false;
   }
   const py::gil_scoped_release others_run;
+  if (writes) saves_->wait();
   for (const std::size_t unit : units) core().gather_full(unit, writes);
   return true;
 }

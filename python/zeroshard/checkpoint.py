@@ -21,6 +21,7 @@ from zeroshard.deepspeed_checkpoint import is_deepspeed
 from zeroshard.errors import ConfigError, StorageError
 from zeroshard.load_deepspeed import load_deepspeed
 from zeroshard.load_own import load_own
+from zeroshard.saves_beside import SavesBeside
 
 logger = logging.getLogger("zeroshard")
 
@@ -30,6 +31,7 @@ class Checkpoints:
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
+        self.beside = SavesBeside(engine)
         self.step_end: Moment | None = None  # of the last step, where a save may come within the next one
 
     def save_checkpoint(
@@ -39,18 +41,32 @@ class Checkpoints:
         client_state: dict[str, Any] | None = None,
         save_latest: bool = True,
         exclude_frozen_parameters: bool = False,
+        *,
+        background: bool = False,
+        keep: int = 0,
     ) -> bool:
-        """Writes weights, optimizer states and counters. Returns True."""
+        """Writes weights, optimizer states and counters. Returns True. With `background` it goes on beside training, of which it is
+        this moment, and is over at the latest when the next one begins, or in load_checkpoint(), wait_for_checkpoint() or destroy();
+        what goes wrong is raised by the first step() or other of these after it. `keep`: only so many of the last checkpoints stay."""
         if save_dir is None or not os.fspath(save_dir):
             raise StorageError(f"[storage] a checkpoint needs a folder: save_dir={save_dir!r}; give its path")
+        if keep < 0:
+            raise ConfigError(f"[checkpoint] so many checkpoints cannot be kept: keep={keep}; give 1 or more, or 0 for all")
+        self.beside.finish()
         self._say_within_a_step()
         tag = self._one_tag(str(tag) if tag is not None else f"global_step{self._engine.global_steps}")
         moment = self.step_end if self._micro_steps_done() and self.step_end is not None else Moment.of(self._engine)
-        CheckpointSaver(self._engine, client_state or {}, exclude_frozen_parameters, moment).run(Path(save_dir), tag, save_latest)
+        saver = CheckpointSaver(self._engine, client_state or {}, exclude_frozen_parameters, moment, background)
+        saver.run(Path(save_dir), tag, save_latest, keep)
+        self.beside.begun(Path(save_dir) / tag, saver.mode)
         with all_or_none():
             if distributed.rank() == 0 and save_latest:
                 files.write_text(Path(save_dir) / files.CONVERTER, files.CONVERTER_TEXT)
         return True
+
+    def wait_for_checkpoint(self) -> None:
+        """Until the checkpoint that is written in the background is there; raises what went wrong with it."""
+        self.beside.finish()
 
     def _say_within_a_step(self) -> None:
         if self._micro_steps_done() and distributed.rank() == 0:
@@ -91,6 +107,7 @@ class Checkpoints:
     ) -> tuple[str | None, dict[str, Any] | None]:
         """Goes on from a checkpoint. Returns its folder and what the client kept; (None, None) without one."""
         _refuse_load_function(custom_load_fn)
+        self.beside.finish()
         folder = self._folder_of(Path(load_dir), tag)
         if folder is None:
             return None, None

@@ -17,6 +17,7 @@ from zeroshard.errors import ConfigError
 from zeroshard.own_checkpoint import CLIENT_STATE, ENGINE, LOSS_SCALE
 from zeroshard.plain_state import encode
 from zeroshard.read_config import plain
+from zeroshard.saves_beside import FOREGROUND, choose_mode
 from zeroshard.shard_parts import parts_in_shards
 from zeroshard.stored_weights import WORDS
 
@@ -26,7 +27,7 @@ Scalars = tuple[dict[str, float], dict[str, str]]  # of one parameter: by their 
 class CheckpointSaver:
     """One save. All ranks make one, and call run()."""
 
-    def __init__(self, engine: Any, client_state: dict[str, Any], exclude_frozen: bool, moment: Moment) -> None:
+    def __init__(self, engine: Any, client_state: dict[str, Any], exclude_frozen: bool, moment: Moment, beside: bool) -> None:
         self._engine = engine
         self._moment = moment
         self._exclude_frozen = exclude_frozen
@@ -36,11 +37,13 @@ class CheckpointSaver:
         with all_or_none():  # what cannot be written is said before anything is
             self._texts = self._written_texts(client_state)
             self._saving = _C.EngineSave(engine.core, exclude_frozen)
+        self.mode = choose_mode(engine, self._saving.copied_bytes, self._bytes_in_shards()) if beside else FOREGROUND
+        with all_or_none():
             self._add_all()
 
-    def run(self, folder: Path, tag: str, latest: bool) -> None:
+    def run(self, folder: Path, tag: str, latest: bool, keep: int) -> None:
         """Collective."""
-        self._saving.run(str(folder), tag, latest)
+        self._saving.run(str(folder), tag, latest, keep, self.mode)
 
     def _written_texts(self, client_state: dict[str, Any]) -> dict[str, str]:
         plain_scalars = {key: kind for _, kinds in self._scalars.values() for key, kind in kinds.items()}
@@ -83,7 +86,8 @@ class CheckpointSaver:
             self._add_state(number, "value", 0, value.detach().reshape(-1))
 
     def _add_state(self, tensor: int, state: str, begin: int, values: torch.Tensor) -> None:
-        self._saving.add_state(tensor, state, WORDS[values.dtype], begin, values)
+        kept = values if self.mode == FOREGROUND else values.to("cpu", copy=True)  # which training changes
+        self._saving.add_state(tensor, state, WORDS[values.dtype], begin, kept)
 
     # --- an optimizer of the client's
     def _with_shards(self) -> list[tuple[nn.Parameter, str]]:
@@ -100,6 +104,12 @@ class CheckpointSaver:
                 begin, end = max(low, first), min(high, first + values.numel())
                 if begin < end:
                     self._add_state(tensor, state, begin, values.detach()[begin - first : end - first])
+
+    def _bytes_in_shards(self) -> int:
+        if self._engine.shard_steps is None:
+            return 0
+        states = self._engine.shard_steps.optimizer.state.values()
+        return sum(value.nbytes for state in states for value in state.values() if isinstance(value, torch.Tensor))
 
     def _names_in_shards(self) -> set[str]:
         optimizer = self._engine.shard_steps.optimizer

@@ -205,6 +205,7 @@ class Engine(_Calls):
         refuse_without_optimizer(self.basic_optimizer)
         self._micro_steps.refuse_step_inside()
         if self.core.at_boundary():
+            self._checkpoints.beside.look()
             self.optimizer.before_step()
         self.unshown_gradients.stop()
         with self._report.timed("step"):
@@ -292,6 +293,12 @@ class Engine(_Calls):
         """Gives all memory and hooks back. The module goes on as it is, at stage 3 in shards."""
         if self._destroyed:
             return
+        try:
+            self._checkpoints.beside.finish()
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
         self.reload_states()
         self._destroyed = True
         self.unshown_gradients.stop()
