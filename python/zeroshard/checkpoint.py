@@ -15,6 +15,7 @@ from torch import nn
 from zeroshard import _C, distributed
 from zeroshard import checkpoint_files as files
 from zeroshard.agreement import all_or_none, of_all_ranks
+from zeroshard.checkpoint_fit import Wants
 from zeroshard.checkpoint_moment import Moment
 from zeroshard.checkpoint_save import CheckpointSaver
 from zeroshard.deepspeed_checkpoint import is_deepspeed
@@ -104,8 +105,11 @@ class Checkpoints:
         load_lr_scheduler_states: bool = True,
         load_module_only: bool = False,
         custom_load_fn: Any = None,
+        *,
+        wants: Wants | None = None,
     ) -> tuple[str | None, dict[str, Any] | None]:
-        """Goes on from a checkpoint. Returns its folder and what the client kept; (None, None) without one."""
+        """Goes on from a checkpoint. Returns its folder and what the client kept; (None, None) without one. With `wants` only
+        parameters and buffers are loaded to whose names it says yes, as `lambda name: "lora_" in name`; the others stay as they are."""
         _refuse_load_function(custom_load_fn)
         self.beside.finish()
         folder = self._folder_of(Path(load_dir), tag)
@@ -114,7 +118,7 @@ class Checkpoints:
         if self._micro_steps_done() and distributed.rank() == 0:
             logger.warning("the gradients of %d micro-steps are still there, and the next step has them: load between steps", self._micro_steps_done())
         load = load_deepspeed if is_deepspeed(folder) else load_own
-        parts = (load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only)
+        parts = (load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only, wants)
         client_state = load(self._engine, folder, *parts)
         self.step_end = Moment.of(self._engine)
         return str(folder), client_state

@@ -1,6 +1,7 @@
 """Writes an engine's checkpoint. C++ gathers, streams and syncs; here is what it cannot know: buffers, other names of tied weights,
 states of an optimizer of the client's, hyper-parameters, the schedule, and what the client keeps."""
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import nn
 
 from zeroshard import _C, _build_info, distributed
 from zeroshard.agreement import all_or_none, of_all_ranks
-from zeroshard.checkpoint_fill import shard_scalars
+from zeroshard.checkpoint_fill import ShardScalars, shard_scalars
 from zeroshard.checkpoint_fit import named_tensors
 from zeroshard.checkpoint_moment import Moment
 from zeroshard.checkpoint_run import RunState
@@ -21,7 +22,7 @@ from zeroshard.saves_beside import FOREGROUND, choose_mode
 from zeroshard.shard_parts import parts_in_shards
 from zeroshard.stored_weights import WORDS
 
-Scalars = tuple[dict[str, float], dict[str, str]]  # of one parameter: by their names, and the types of some
+logger = logging.getLogger("zeroshard")
 
 
 class CheckpointSaver:
@@ -46,8 +47,11 @@ class CheckpointSaver:
         self._saving.run(str(folder), tag, latest, keep, self.mode)
 
     def _written_texts(self, client_state: dict[str, Any]) -> dict[str, str]:
-        plain_scalars = {key: kind for _, kinds in self._scalars.values() for key, kind in kinds.items()}
-        texts = {ENGINE: json.dumps(RunState.of(self._engine, self._moment.data, plain_scalars).as_json())}
+        types = {key: kind for each in self._scalars.values() for key, kind in each.types.items()}
+        left_out = {key: words for each in self._scalars.values() for key, words in each.left_out.items()}
+        if left_out and distributed.rank() == 0:
+            logger.warning("%s", _said_of(left_out))
+        texts = {ENGINE: json.dumps(RunState.of(self._engine, self._moment.data, types, sorted(left_out)).as_json())}
         kept = encode(client_state, "client_state")
         return {**texts, CLIENT_STATE: json.dumps(kept)} if kept else texts
 
@@ -97,7 +101,7 @@ class CheckpointSaver:
 
     def _add_shard_states(self, parameter: nn.Parameter, name: str) -> None:
         tensor = self._saving.index[name]
-        self._saving.contents.set_scalars(tensor, self._scalars[name][0])
+        self._saving.contents.set_scalars(tensor, self._scalars[name].numbers)
         low, high = self._saving.owned(tensor)  # where states are replicated, one rank saves an element
         for state in sorted(self._names_in_shards()):
             for first, values in parts_in_shards(self._engine, parameter, state):
@@ -133,11 +137,19 @@ class CheckpointSaver:
         contents.set_written_by("torch", torch.__version__)
 
 
-def _joined(all_ranks: list[dict[str, Scalars]]) -> dict[str, Scalars]:
+def _joined(all_ranks: list[dict[str, ShardScalars]]) -> dict[str, ShardScalars]:
     """By parameter: every rank knows those of the shards that it has."""
-    found: dict[str, Scalars] = {}
+    found: dict[str, ShardScalars] = {}
     for theirs in all_ranks:
         for name, known in theirs.items():
-            if known[0] or name not in found:
+            if known.numbers or known.left_out or name not in found:
                 found[name] = known
     return found
+
+
+def _said_of(left_out: dict[str, str]) -> str:
+    what = ", ".join(f"{name} ({words})" for name, words in sorted(left_out.items()))
+    return (
+        f"the optimizer's states are not saved whole: {what}; what is neither a number nor has an element for each of the shard's has no "
+        "place in a checkpoint, so this one loads with load_optimizer_states=False only"
+    )
