@@ -35,14 +35,12 @@ class CheckpointReader {
 // an error pass on only its words.
 class PythonCopy {
  public:
-  // The contents' states from `first` on; the function counts them from 0.
-  PythonCopy(const SaveContents& contents, std::size_t first, py::function copy);
+  PythonCopy(const SaveContents& contents, py::function copy);
 
   void operator()(std::size_t state, const Span& elements, std::byte* into);
   void rethrow() const;
 
  private:
-  std::size_t first_;
   std::vector<std::uint64_t> widths_;  // bytes of an element, of each state
   py::function copy_;
   std::exception_ptr raised_;

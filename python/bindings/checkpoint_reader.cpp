@@ -6,6 +6,8 @@
 #include <utility>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -67,18 +69,30 @@ py::dict run_numbers(const CheckpointReader& reader) {
   return all;
 }
 
-// As many elements of a state, from `begin` on, as a flat tensor of its dtype in host memory has.
+// As many elements of a state, which is stored in `dtype`, from `begin` on, as a flat tensor has:
+// of any dtype and on any device, through one chunk.
 void read_into(CheckpointReader& reader, const std::string& name, const std::string& state,
-               std::int64_t begin, const at::Tensor& into) {
+               std::int64_t begin, at::ScalarType dtype, const at::Tensor& into) {
   const StoredState& stored = reader.state(name, state);
   const auto width = static_cast<std::int64_t>(stored.dtype.bytes());
-  ZS_CHECK(into.is_cpu() && into.is_contiguous() && into.element_size() == width,
+  ZS_CHECK(into.dim() == 1 && static_cast<std::int64_t>(c10::elementSize(dtype)) == width,
            "no memory for elements of this dtype");
-  auto* const to = static_cast<std::byte*>(into.data_ptr());
   const Span wanted(begin, begin + into.numel());
+  if (wanted.empty()) return;
+  const bool is_plain = into.is_cpu() && into.is_contiguous() && into.scalar_type() == dtype;
+  auto* const to = is_plain ? static_cast<std::byte*>(into.data_ptr()) : nullptr;
   const py::gil_scoped_release others_run;
+  const at::NoGradGuard no_grad;
   reader.reader().read({{&stored, wanted}}, [&](std::size_t, const Span& elements, auto part) {
-    std::memcpy(to + (elements.begin() - begin) * width, part.data(), part.size());
+    const std::int64_t at = elements.begin() - begin;
+    if (is_plain) {
+      std::memcpy(to + at * width, part.data(), part.size());
+      return;
+    }
+    // The tensor only reads the bytes, for as long as this call lasts.
+    auto* const bytes = const_cast<std::byte*>(part.data());
+    into.narrow(0, at, elements.size())
+        .copy_(at::from_blob(bytes, {elements.size()}, at::TensorOptions(dtype)));
   });
 }
 
@@ -107,8 +121,12 @@ void bind_checkpoint_reader(py::module_& module) {
       .def_property_readonly("run", &run_numbers)
       .def("tensors", &tensors)
       .def("read_into", &read_into, py::arg("name"), py::arg("state"), py::arg("begin"),
-           py::arg("into"))
+           py::arg("dtype"), py::arg("into"))
       .def("blob", &blob, py::arg("name"), py::arg("rank") = std::nullopt);
+  module.def(
+      "read_pointer",
+      [](const std::string& root, const std::string& name) { return read_pointer(root, name); },
+      py::arg("root"), py::arg("name"));
   module.def("is_checkpoint", [](const std::string& folder) { return is_checkpoint(folder); });
 }
 

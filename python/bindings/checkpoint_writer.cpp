@@ -16,8 +16,7 @@
 
 namespace zeroshard::python {
 
-PythonCopy::PythonCopy(const SaveContents& contents, std::size_t first, py::function copy)
-    : first_(first), copy_(std::move(copy)) {
+PythonCopy::PythonCopy(const SaveContents& contents, py::function copy) : copy_(std::move(copy)) {
   for (const StateToSave& state : contents.states) widths_.push_back(state.dtype.bytes());
 }
 
@@ -25,8 +24,7 @@ void PythonCopy::operator()(std::size_t state, const Span& elements, std::byte* 
   const py::gil_scoped_acquire python;
   try {
     const auto bytes = static_cast<py::ssize_t>(widths_[state]) * elements.size();
-    copy_(state - first_, elements.begin(), elements.end(),
-          py::memoryview::from_memory(into, bytes));
+    copy_(state, elements.begin(), elements.end(), py::memoryview::from_memory(into, bytes));
   } catch (...) {
     raised_ = std::current_exception();
     throw;
@@ -69,13 +67,14 @@ void add_state(SaveContents& contents, std::size_t tensor, const std::string& st
       {.tensor = tensor, .state = state, .dtype = dtype_named(dtype), .elements = {begin, end}});
 }
 
-void add_blob(SaveContents& contents, const std::string& name, const py::bytes& bytes) {
-  contents.blobs.push_back({.name = name, .bytes = bytes});
+void add_blob(SaveContents& contents, const std::string& name, const py::bytes& bytes,
+              bool of_this_rank) {
+  contents.blobs.push_back({.name = name, .of_this_rank = of_this_rank, .bytes = bytes});
 }
 
 void write_checkpoint(const std::string& root, const std::string& tag, const SaveContents& contents,
                       const py::function& copy, bool latest) {
-  PythonCopy from(contents, 0, copy);
+  PythonCopy from(contents, copy);
   const py::gil_scoped_release others_run;
   try {
     const std::unique_ptr<Communicator> alone = make_single_communicator();
@@ -98,7 +97,8 @@ void bind_checkpoint_writer(py::module_& module) {
            py::arg("scalars") = std::map<std::string, double>())
       .def("add_state", &add_state, py::arg("tensor"), py::arg("state"), py::arg("dtype"),
            py::arg("begin"), py::arg("end"))
-      .def("add_blob", &add_blob, py::arg("name"), py::arg("bytes"))
+      .def("add_blob", &add_blob, py::arg("name"), py::arg("bytes"),
+           py::arg("of_this_rank") = false)
       .def("set_scalars",
            [](SaveContents& contents, std::size_t tensor, std::map<std::string, double> scalars) {
              contents.tensors.at(tensor).scalars = std::move(scalars);

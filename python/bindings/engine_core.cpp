@@ -97,6 +97,7 @@ void EngineCore::finish() {
   core_ = std::make_unique<Core>(std::move(units_), memory_, options_, *comm_);
   hooks_ = std::make_shared<ForwardHooks>(*core_);
   arriving_ = std::make_shared<ArrivingParameters>(*core_);
+  saves_ = std::make_unique<EngineSaves>();
 }
 
 void EngineCore::close() {
@@ -108,6 +109,7 @@ void EngineCore::close() {
   options_.update = {};
   options_.after_backward = {};
   const py::gil_scoped_release others_run;
+  saves_.reset();
   core_.reset();
   units_.clear();
   comm_.reset();
@@ -178,6 +180,7 @@ bool EngineCore::enter_full(const std::vector<std::size_t>& units, bool writes) 
     return false;
   }
   const py::gil_scoped_release others_run;
+  if (writes) saves_->wait();
   for (const std::size_t unit : units) core().gather_full(unit, writes);
   return true;
 }

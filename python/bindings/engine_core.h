@@ -10,6 +10,7 @@
 #include <pybind11/pybind11.h>
 
 #include "python/bindings/arriving_parameters.h"
+#include "python/bindings/engine_saves.h"
 #include "python/bindings/forward_hooks.h"
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/engine/core.h"
@@ -39,6 +40,7 @@ class EngineCore {
   Communicator& comm() const { return *comm_; }
   std::unique_ptr<ModuleHook> make_hook(std::optional<std::size_t> unit, bool guards) const;
   ForwardHooks& hooks() const { return *hooks_; }
+  EngineSaves& saves() const { return core(), *saves_; }
 
   void backward(const at::Tensor& loss, bool averages, bool keeps_graph);
   at::Tensor scale(const at::Tensor& loss);
@@ -64,6 +66,7 @@ class EngineCore {
   std::unique_ptr<Core> core_;
   std::shared_ptr<ForwardHooks> hooks_;
   std::shared_ptr<ArrivingParameters> arriving_;
+  std::unique_ptr<EngineSaves> saves_;
 };
 
 void bind_engine_core(py::module_& module);

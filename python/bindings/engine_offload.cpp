@@ -23,6 +23,7 @@ void offload_states(EngineCore& engine, const std::vector<std::string>& names, b
   Core::OffloadRequest request{.states = {}, .pin = pin, .blocks = blocks};
   for (const std::string& name : names) request.states.insert(category_named(name));
   const py::gil_scoped_release others_run;
+  engine.saves().wait();  // it may read what moves
   engine.core().offload_states(request);
 }
 
@@ -39,6 +40,7 @@ void bind_engine_offload(py::class_<EngineCore>& type) {
       .def("reload_states",
            [](EngineCore& engine, bool blocks) {
              const py::gil_scoped_release others_run;
+             engine.saves().wait();
              engine.core().reload_states(blocks);
            })
       .def("offloaded", &offloaded)

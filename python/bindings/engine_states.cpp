@@ -123,9 +123,16 @@ py::tuple state_span(EngineCore& engine, std::size_t unit, std::size_t parameter
   return py::make_tuple(own.first, own.count);
 }
 
+// Whoever is given states may write them.
+void wait_for_save(EngineCore& engine) {
+  const py::gil_scoped_release others_run;
+  engine.saves().wait();
+}
+
 // Of this rank's masters of a parameter those from `begin` on. Returns how many ties were settled.
 std::int64_t write_own_masters(EngineCore& engine, std::size_t unit, std::size_t parameter,
                                const at::Tensor& values, std::int64_t begin) {
+  wait_for_save(engine);
   const OwnElements own = own_states(engine, unit, parameter);
   const std::size_t group = engine.core().unit(unit).layout().locate(parameter).group;
   return engine.core().states().write_masters(unit, group, own.at + begin, values);
@@ -140,6 +147,7 @@ py::object local_state(EngineCore& engine, std::size_t unit, std::size_t paramet
   if (GradientGroup* const held = held_gradients(engine.core(), unit, at.group, which)) {
     return held_gradient(*held, at.index, flat.parameters()[parameter].tensor);
   }
+  wait_for_save(engine);
   if (which == "master") return own_masters(engine.core(), unit, parameter);
   return own_part(flat, parameter, state_of(engine.core(), unit, at.group, which));
 }

@@ -15,11 +15,14 @@ from torch import nn
 from zeroshard import _C, distributed
 from zeroshard import checkpoint_files as files
 from zeroshard.agreement import all_or_none, of_all_ranks
+from zeroshard.checkpoint_fit import Wants
+from zeroshard.checkpoint_moment import Moment
 from zeroshard.checkpoint_save import CheckpointSaver
 from zeroshard.deepspeed_checkpoint import is_deepspeed
 from zeroshard.errors import ConfigError, StorageError
 from zeroshard.load_deepspeed import load_deepspeed
 from zeroshard.load_own import load_own
+from zeroshard.saves_beside import SavesBeside
 
 logger = logging.getLogger("zeroshard")
 
@@ -29,6 +32,8 @@ class Checkpoints:
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
+        self.beside = SavesBeside(engine)
+        self.step_end: Moment | None = None  # of the last step, where a save may come within the next one
 
     def save_checkpoint(
         self,
@@ -37,17 +42,32 @@ class Checkpoints:
         client_state: dict[str, Any] | None = None,
         save_latest: bool = True,
         exclude_frozen_parameters: bool = False,
+        *,
+        background: bool = False,
+        keep: int = 0,
     ) -> bool:
-        """Writes weights, optimizer states and counters. Returns True."""
+        """Writes weights, optimizer states and counters. Returns True. With `background` it goes on beside training, of which it is
+        this moment, and is over at the latest when the next one begins, or in load_checkpoint(), wait_for_checkpoint() or destroy();
+        what goes wrong is raised by the first step() or other of these after it. `keep`: only so many of the last checkpoints stay."""
         if save_dir is None or not os.fspath(save_dir):
             raise StorageError(f"[storage] a checkpoint needs a folder: save_dir={save_dir!r}; give its path")
+        if keep < 0:
+            raise ConfigError(f"[checkpoint] so many checkpoints cannot be kept: keep={keep}; give 1 or more, or 0 for all")
+        self.beside.finish()
         self._say_within_a_step()
         tag = self._one_tag(str(tag) if tag is not None else f"global_step{self._engine.global_steps}")
-        CheckpointSaver(self._engine, client_state or {}, exclude_frozen_parameters).run(Path(save_dir), tag, save_latest)
+        moment = self.step_end if self._micro_steps_done() and self.step_end is not None else Moment.of(self._engine)
+        saver = CheckpointSaver(self._engine, client_state or {}, exclude_frozen_parameters, moment, background)
+        saver.run(Path(save_dir), tag, save_latest, keep)
+        self.beside.begun(Path(save_dir) / tag, saver.mode)
         with all_or_none():
             if distributed.rank() == 0 and save_latest:
                 files.write_text(Path(save_dir) / files.CONVERTER, files.CONVERTER_TEXT)
         return True
+
+    def wait_for_checkpoint(self) -> None:
+        """Until the checkpoint that is written in the background is there; raises what went wrong with it."""
+        self.beside.finish()
 
     def _say_within_a_step(self) -> None:
         if self._micro_steps_done() and distributed.rank() == 0:
@@ -85,17 +105,23 @@ class Checkpoints:
         load_lr_scheduler_states: bool = True,
         load_module_only: bool = False,
         custom_load_fn: Any = None,
+        *,
+        wants: Wants | None = None,
     ) -> tuple[str | None, dict[str, Any] | None]:
-        """Goes on from a checkpoint. Returns its folder and what the client kept; (None, None) without one."""
+        """Goes on from a checkpoint. Returns its folder and what the client kept; (None, None) without one. With `wants` only
+        parameters and buffers are loaded to whose names it says yes, as `lambda name: "lora_" in name`; the others stay as they are."""
         _refuse_load_function(custom_load_fn)
+        self.beside.finish()
         folder = self._folder_of(Path(load_dir), tag)
         if folder is None:
             return None, None
         if self._micro_steps_done() and distributed.rank() == 0:
             logger.warning("the gradients of %d micro-steps are still there, and the next step has them: load between steps", self._micro_steps_done())
         load = load_deepspeed if is_deepspeed(folder) else load_own
-        parts = (load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only)
-        return str(folder), load(self._engine, folder, *parts)
+        parts = (load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only, wants)
+        client_state = load(self._engine, folder, *parts)
+        self.step_end = Moment.of(self._engine)
+        return str(folder), client_state
 
     def _folder_of(self, load_dir: Path, tag: str | None) -> Path | None:
         with all_or_none():

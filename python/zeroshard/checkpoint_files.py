@@ -9,6 +9,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from zeroshard import _C
 from zeroshard.errors import StorageError
 
 LATEST, LATEST_UNIVERSAL = "latest", "latest_universal"
@@ -71,10 +72,10 @@ def _one_of_each(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def read_latest(folder: Path, file: str = LATEST) -> str | None:
-    """The tag that was saved last; None where nothing was."""
+    """The tag that was saved last; None where nothing was. What is no plain name, and so might lead out of the folder, is refused."""
     if not (folder / file).is_file():
         return None
     try:
-        return (folder / file).read_text().strip()
-    except OSError as error:
-        raise StorageError(f"[storage] cannot read {folder / file}: {error.strerror}; give the tag") from None
+        return _C.read_pointer(str(folder), file)
+    except UnicodeDecodeError:
+        raise StorageError(f"[storage] this file should hold the tag of a checkpoint, and does not: {folder / file}; give the tag") from None

@@ -1,6 +1,7 @@
 """Puts a checkpoint's values where C++ does not: into buffers, and into the states of an optimizer of the client's."""
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -8,18 +9,28 @@ from torch import nn
 
 from zeroshard import _C
 from zeroshard.checkpoint_fit import VALUE, Fit, Place
-from zeroshard.shard_parts import parts_in_shards, shards_of
+from zeroshard.shard_parts import is_element_wise, parts_in_shards, shards_of
+from zeroshard.stored_weights import WORDS
 
 logger = logging.getLogger("zeroshard")
 
-PIECE = 4 * 2**20  # elements that are read at once
+PIECE = 2**18  # elements that are read at once where a copy in between is needed: a chunk of fp32
+NUMBERS: dict[str, type] = {"int": int, "float": float, "bool": bool}
+
+
+@dataclass
+class ShardScalars:
+    numbers: dict[str, float] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)  # of each: Python's, or of a tensor torch's
+    left_out: dict[str, str] = field(default_factory=dict)  # what is neither a number nor as large as the shard, in words
 
 
 class Source(Protocol):
     """A checkpoint, whoever has written it."""
 
     def read_into(self, name: str, state: str, begin: int, values: torch.Tensor) -> None:
-        """As many elements of a state, from `begin` on, as the flat tensor `values` has."""
+        """As many elements of a state, from `begin` on, as the flat tensor `values` has, which may be of another dtype or device.
+        In memory there is at most a chunk of it beside."""
 
     def scalars(self, name: str) -> dict[str, float]:
         """Numbers that the optimizer kept of a parameter."""
@@ -30,17 +41,11 @@ def pieces(count: int) -> Iterator[tuple[int, int]]:
         yield begin, min(begin + PIECE, count)
 
 
-def fill(source: Source, name: str, state: str, first: int, values: torch.Tensor) -> None:
-    """In pieces, so that no second copy of a large parameter is made."""
-    for begin, end in pieces(values.numel()):
-        source.read_into(name, state, first + begin, values[begin:end])
-
-
 def fill_value(source: Source, fit: Fit, value: torch.Tensor) -> None:
     """A parameter or buffer that is here in full."""
     is_flat = value.data.is_contiguous()
     flat = value.data.view(-1) if is_flat else torch.empty(value.numel(), dtype=value.dtype, device=value.device)
-    fill(source, fit.stored_name[id(value)], VALUE, 0, flat)
+    source.read_into(fit.stored_name[id(value)], VALUE, 0, flat)
     if not is_flat:
         value.data.copy_(flat.view(value.shape))
 
@@ -71,38 +76,49 @@ def fill_moments(source: Source, fit: Fit, name: str, place: Place) -> None:
     for moment in set(fit.moments.values()):
         part = fit.engine.core.local_state(*place, moment)
         if part is not None:
-            fill(source, name, stored[moment], *part) if moment in stored else part[1].zero_()
+            source.read_into(name, stored[moment], *part) if moment in stored else part[1].zero_()
 
 
-def fill_shard_states(source: Source, fit: Fit, plain_scalars: dict[str, str]) -> None:
-    """Of an optimizer whose code is not ours. Its states are made where it has not stepped yet."""
+def fill_shard_states(source: Source, fit: Fit, scalar_types: dict[str, str]) -> None:
+    """Of an optimizer whose code is not ours. Its states are made where it has not stepped yet, as they were stored."""
     for parameter, name, _ in fit.trained:
         for shard in shards_of(fit.engine, parameter):
             states = fit.engine.shard_steps.optimizer.state[shard]
-            states.update({key: _scalar(value, plain_scalars.get(key)) for key, value in source.scalars(name).items()})
+            states.update({key: _scalar(value, scalar_types.get(key)) for key, value in source.scalars(name).items()})
             for state in fit.states(name) - states.keys():
-                states[state] = torch.zeros_like(shard, requires_grad=False)
+                states[state] = torch.zeros(shard.shape, dtype=fit.dtype(name, state), device=shard.device)
         for state in fit.states(name):
             for first, values in parts_in_shards(fit.engine, parameter, state):
-                fill(source, name, state, first, values)
+                source.read_into(name, state, first, values)
 
 
 def _scalar(value: float, kind: str | None) -> Any:
     """Most optimizers count in tensors."""
-    return torch.tensor(value) if kind is None else {"int": int, "float": float, "bool": bool}[kind](value)
+    if kind == "NoneType":
+        return None
+    if kind in NUMBERS:
+        return NUMBERS[kind](value)
+    return torch.tensor(value, dtype=getattr(torch, kind) if kind is not None else None)
 
 
-def shard_scalars(engine: Any, parameter: nn.Parameter) -> tuple[dict[str, float], dict[str, str]]:
-    """What such an optimizer keeps of a parameter in numbers, and which of these are no tensors, with their type."""
-    numbers: dict[str, float] = {}
-    plain: dict[str, str] = {}
+def shard_scalars(engine: Any, parameter: nn.Parameter) -> ShardScalars:
+    """What such an optimizer keeps of a parameter in numbers."""
+    kept = ShardScalars()
     for shard in shards_of(engine, parameter):
         for key, value in engine.shard_steps.optimizer.state.get(shard, {}).items():
-            if isinstance(value, torch.Tensor) and value.dim() == 0:
-                numbers[key] = value.item()
-            elif isinstance(value, (bool, int, float)):
-                numbers[key], plain[key] = float(value), type(value).__name__
-    return numbers, plain
+            if is_element_wise(value, shard) and value.dtype in WORDS:
+                continue
+            if isinstance(value, torch.Tensor) and value.dim() == 0 and not value.is_complex():
+                kept.numbers[key], kept.types[key] = float(value.item()), str(value.dtype).removeprefix("torch.")
+            elif value is None or type(value).__name__ in NUMBERS:
+                kept.numbers[key], kept.types[key] = float(value or 0), type(value).__name__
+            else:
+                kept.left_out[key] = _described(value)
+    return kept
+
+
+def _described(value: Any) -> str:
+    return f"a tensor of shape {tuple(value.shape)} and {value.dtype}" if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
 
 
 def say_settled(ties: int) -> None:

@@ -1,16 +1,21 @@
 """Which tensor of a checkpoint is which of a model's, and whether they fit, before anything is changed."""
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
+from zeroshard import distributed
 from zeroshard.engine_states import MOMENTS
 from zeroshard.errors import StorageError
 from zeroshard.optimizer import kernel_of
 
+logger = logging.getLogger("zeroshard")
+
 VALUE, MASTER = "value", "master"
+Wants = Callable[[str], bool]  # whether a parameter or buffer of this name is to be loaded; the same on all ranks
 Place = tuple[int, int]  # the unit's number, and the parameter's in it
 
 
@@ -22,17 +27,20 @@ class Stored(Protocol):
 
 
 class Fit:
-    def __init__(self, engine: Any, folder: Path, tensors: Mapping[str, Stored], tied: Mapping[str, str]) -> None:
+    def __init__(
+        self, engine: Any, folder: Path, tensors: Mapping[str, Stored], tied: Mapping[str, str], wants: Wants | None = None
+    ) -> None:
+        """What `wants` says no to is nobody's, there and here."""
         self.engine = engine
         self._folder = folder
-        self._tensors = tensors
-        self._tied = tied
+        self._tensors = _wanted(tensors, wants)
+        self._tied = _wanted(tied, wants)
         self.moments = MOMENTS.get(kernel_of(engine.basic_optimizer) or "", {}) if engine.basic_optimizer is not None else {}
-        self.named = named_tensors(engine.module)
+        self.named = _wanted(named_tensors(engine.module), wants)
         # By id, what is stored of each: a tied one has several names, here or there.
         self.stored_name: dict[int, str] = {}
         for name, value in self.named.items():
-            stored = name if name in tensors else tied.get(name)
+            stored = name if name in self._tensors else self._tied.get(name)
             if stored is not None:
                 self.stored_name.setdefault(id(value), stored)
         self.trained = list(self._find_trained())
@@ -52,6 +60,10 @@ class Fit:
         """What the checkpoint has of a parameter beside its value."""
         return set(self._tensors[name].states) - {VALUE}
 
+    def dtype(self, name: str, state: str) -> torch.dtype:
+        """DeepSpeed's states are of fp32."""
+        return getattr(self._tensors[name], "dtypes", {}).get(state, torch.float32)
+
     def refuse_misfits(self, strict: bool) -> None:
         missing = [name for name, value in self.named.items() if id(value) not in self.stored_name]
         unexpected = sorted({*self._tensors, *self._tied} - self.named.keys() - set(self.stored_name.values()))
@@ -66,6 +78,9 @@ class Fit:
                 f"[checkpoint] it does not fit the model: {self._folder}, {'; '.join(offences)}; build the model that was saved "
                 "(load_module_strict=False passes over names that one of them has not, as where frozen ones were left out)"
             )
+        passed_over = [f"{what} {some(names)}" for what, names, _ in all_words[:2] if names]
+        if passed_over and distributed.rank() == 0:
+            logger.warning("%s does not have what the model has, and is loaded without: %s", self._folder, "; ".join(passed_over))
 
     def refuse_other_optimizer(self) -> None:
         """A checkpoint from before the first step has no states, and fits any."""
@@ -80,6 +95,10 @@ class Fit:
                     f"[checkpoint] the states are of another optimizer: {self._folder}, {', '.join(sorted(there))} where this one has "
                     f"{', '.join(ours) or 'none'}; take the optimizer that was saved, or load with load_optimizer_states=False"
                 )
+
+
+def _wanted(named: Mapping[str, Any], wants: Wants | None) -> dict[str, Any]:
+    return {name: value for name, value in named.items() if wants is None or wants(name)}
 
 
 def named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:

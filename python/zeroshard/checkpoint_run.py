@@ -22,26 +22,32 @@ class RunState:
     groups: list[dict[str, Any]] = field(default_factory=list)  # hyper-parameters, and "names": the parameters'
     lr_scheduler: dict[str, Any] | None = None
     loss_scale: dict[str, Any] | None = None  # the core's scaler_state()
-    plain_scalars: dict[str, str] = field(default_factory=dict)  # of a client's optimizer: numbers that are no tensors, with their type
+    data: dict[str, Any] | None = None  # how far training_data= was read (checkpoint_moment.py)
+    scalar_types: dict[str, str] = field(default_factory=dict)  # of a client's optimizer the types of its numbers
+    left_out: list[str] = field(default_factory=list)  # its states that could not be saved
 
     @classmethod
-    def of(cls, engine: Any, plain_scalars: dict[str, str]) -> "RunState":
+    def of(cls, engine: Any, data: dict[str, Any] | None, scalar_types: dict[str, str], left_out: list[str]) -> "RunState":
         return cls(
             {name: getattr(engine, name) for name in COUNTERS} | {"micro_steps": engine.step_began_at},
             _named_groups(engine) if engine.basic_optimizer is not None else [],
             engine.lr_scheduler.state_dict() if engine.lr_scheduler is not None else None,
             engine.core.scaler_state() if engine.basic_optimizer is not None else None,
-            plain_scalars,
+            data,
+            scalar_types,
+            left_out,
         )
 
     def as_json(self) -> dict[str, Any]:
         """Without the loss scale, which programs of other languages know where to find."""
         return {"counters": self.counters, "param_groups": encode(self.groups, "optimizer"),
-                "lr_scheduler": encode(self.lr_scheduler, "lr_scheduler"), "plain_scalars": self.plain_scalars}
+                "lr_scheduler": encode(self.lr_scheduler, "lr_scheduler"), "data": self.data, "scalar_types": self.scalar_types,
+                "left_out": self.left_out}
 
     @classmethod
     def from_json(cls, kept: dict[str, Any], loss_scale: dict[str, Any] | None) -> "RunState":
-        return cls(dict(kept["counters"]), decode(kept["param_groups"]), decode(kept["lr_scheduler"]), loss_scale, kept["plain_scalars"])
+        groups, schedule = decode(kept["param_groups"]), decode(kept["lr_scheduler"])
+        return cls(dict(kept["counters"]), groups, schedule, loss_scale, kept["data"], kept["scalar_types"], kept["left_out"])
 
     def give_optimizer(self, engine: Any, fit: Fit) -> None:
         """Of each parameter group the hyper-parameters that its parameters had, where they were in one group."""

@@ -11,6 +11,7 @@ from zeroshard import _C, distributed
 from zeroshard.batch_sizes import BatchSizes
 from zeroshard.calls_under_way import calls_under_way
 from zeroshard.checkpoint import Checkpoints
+from zeroshard.checkpoint_moment import Moment
 from zeroshard.data import RankLoader
 from zeroshard.engine_absent import no_such_attribute
 from zeroshard.engine_calls import has_calls_of
@@ -207,6 +208,7 @@ class Engine(_Calls):
         refuse_without_optimizer(self.basic_optimizer)
         self._micro_steps.refuse_step_inside()
         if self.core.at_boundary():
+            self._checkpoints.beside.look()
             self.optimizer.before_step()
         self.unshown_gradients.stop()
         with self._report.timed("step"):
@@ -215,6 +217,8 @@ class Engine(_Calls):
         self._last_step.applied = result["boundary"] and result["applied"]
         if result["boundary"]:
             self.step_began_at = self.micro_steps
+            if self._batch.gradient_accumulation_steps() > 1:
+                self._checkpoints.step_end = Moment.of(self)
             self._end_step(result, lr_kwargs or {})
 
     def _end_step(self, result: dict[str, Any], lr_kwargs: dict[str, Any]) -> None:
@@ -292,6 +296,12 @@ class Engine(_Calls):
         """Gives all memory and hooks back. The module goes on as it is, at stage 3 in shards."""
         if self._destroyed:
             return
+        try:
+            self._checkpoints.beside.finish()
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
         self.reload_states()
         self._destroyed = True
         self.unshown_gradients.stop()

@@ -5,13 +5,13 @@ from typing import Any
 from zeroshard import distributed
 from zeroshard.agreement import all_or_none
 from zeroshard.checkpoint_fill import fill_moments, fill_shard_states, fill_units, fill_what_is_in_no_unit, pieces, say_settled
-from zeroshard.checkpoint_fit import VALUE, Fit
+from zeroshard.checkpoint_fit import VALUE, Fit, Wants
 from zeroshard.checkpoint_run import RunState
 from zeroshard.deepspeed_checkpoint import DeepSpeedCheckpoint, open_checkpoint
 
 
 def load_deepspeed(
-    engine: Any, folder: Path, strict: bool = True, optimizer_states: bool = True, schedule: bool = True, module_only: bool = False
+    engine: Any, folder: Path, strict: bool, optimizer_states: bool, schedule: bool, module_only: bool, wants: Wants | None
 ) -> dict[str, Any]:
     """Returns what the client kept. Nothing is changed before all ranks can go on. Collective."""
     with_states = optimizer_states and not module_only and engine.basic_optimizer is not None
@@ -19,7 +19,7 @@ def load_deepspeed(
         checkpoint = open_checkpoint(folder)
     with checkpoint:
         with all_or_none():
-            fit = Fit(engine, checkpoint.folder, checkpoint.tensors, checkpoint.tied)
+            fit = Fit(engine, checkpoint.folder, checkpoint.tensors, checkpoint.tied, wants)
             fit.refuse_misfits(strict)
             if with_states:
                 fit.refuse_other_optimizer()

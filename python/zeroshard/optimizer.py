@@ -113,7 +113,7 @@ class ShardSteps:
             return lambda shard: value.clone() if isinstance(value, torch.Tensor) else value
         if value.shape == parameter.shape and value.numel() and bool((value == value.flatten()[0]).all()):
             constant = value.flatten()[0].item()
-            return lambda shard: torch.full_like(shard, constant, requires_grad=False)
+            return lambda shard: torch.full_like(shard, constant, dtype=value.dtype, requires_grad=False)
         raise ConfigError(
             f"[engine] {type(self.optimizer).__name__} has states already, which are of whole parameters: {name}; "
             "pass an optimizer that has not stepped, or name one in the configuration"

@@ -36,13 +36,7 @@ class OwnCheckpoint:
         self.tied: dict[str, str] = self.reader.aliases
 
     def read_into(self, name: str, state: str, begin: int, values: torch.Tensor) -> None:
-        stored = self.tensors[name].dtypes[state]
-        if values.dtype is stored and values.device.type == "cpu" and values.is_contiguous():
-            self.reader.read_into(name, state, begin, values)
-            return
-        read = torch.empty(values.numel(), dtype=stored)
-        self.reader.read_into(name, state, begin, read)
-        values.copy_(read)
+        self.reader.read_into(name, state, begin, self.tensors[name].dtypes[state], values)
 
     def scalars(self, name: str) -> dict[str, float]:
         return self.tensors[name].numbers

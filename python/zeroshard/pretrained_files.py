@@ -18,7 +18,7 @@ class StoredTensor:
 
     def read(self, begin: int, into: torch.Tensor) -> int:
         """Elements from `begin` on, as many as the flat tensor has, which may be of another dtype and on a device. In pieces of
-        16 MiB at most. Returns the bytes read."""
+        a MiB or so. Returns the bytes read."""
         count = 0
         for first, last in pieces(into.numel()):
             values = torch.empty(last - first, dtype=self.dtype)

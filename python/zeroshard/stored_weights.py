@@ -43,7 +43,7 @@ class _Ours:
 
     def read(self, name: str) -> torch.Tensor:
         values = torch.empty(prod(self.shapes[name]), dtype=self._stored[name])
-        self._reader.read_into(name, "value", 0, values)
+        self._reader.read_into(name, "value", 0, values.dtype, values)
         return values.to(self.dtype(name)).view(self.shapes[name])
 
 

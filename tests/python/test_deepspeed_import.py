@@ -24,7 +24,7 @@ FORMS = [(name, False) for name in NAMES] + [("stage2_bf16", True), ("stage3_bf1
 def read(reader, tensor, state="value"):
     numel = torch.Size(tensor["shape"]).numel()
     values = torch.empty(numel, dtype=DTYPES[tensor["states"][state]])
-    reader.read_into(tensor["name"], state, 0, values)
+    reader.read_into(tensor["name"], state, 0, values.dtype, values)
     return values.view(tensor["shape"])
 
 

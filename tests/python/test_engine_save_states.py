@@ -17,6 +17,7 @@ from torch import optim
 from zeroshard import distributed
 from zeroshard.plain_state import TAG, decode, encode
 from zeroshard.released_state import refuse_released_state_dict
+from zeroshard.state_access import safe_get_full_optimizer_state
 
 KEPT = {1: "one", "pair": (1, (2.5, None)), "seen": {3, 4}, "frozen": frozenset("a"), "counts": collections.Counter("aab"),
         "tensor": torch.arange(6, dtype=torch.int32).view(2, 3), "tags": {TAG: "tuple", "items": 1}, (0, 1): [True, float("inf")]}
@@ -120,6 +121,92 @@ def test_a_state_that_json_cannot_hold_is_named(tmp_path):
     on_ranks(2, names_who_has_it, str(tmp_path))
 
 
+def unreadable_on_one(folder):
+    """A number of an optimizer's that one rank cannot read: before anything is written, and the others are told."""
+    model = made()
+    engine = start(model, settings(1, optimizer=None), optimizer=optim.RAdam(model.parameters(), lr=0.01))
+    train(engine, 1)
+    states = engine.shard_steps.optimizer.state
+    if distributed.rank() == 1:
+        next(iter(states.values()))["odd"] = torch.tensor(0.0, device="meta")
+    with pytest.raises(RuntimeError if distributed.rank() == 1 else zeroshard.StateError, match="meta tensors"):
+        engine.save_checkpoint(folder)
+    for state in states.values():
+        state.pop("odd", None)
+    engine.save_checkpoint(folder)
+    engine.destroy()
+
+
+def test_a_number_that_one_rank_cannot_read_is_said_on_all(tmp_path):
+    on_ranks(2, unreadable_on_one, str(tmp_path), timeout=60)
+
+
+class Keeping(optim.Optimizer):
+    """Element-wise, with states of many kinds. `odd` is one more."""
+
+    def __init__(self, parameters, odd=None):
+        super().__init__(parameters, {"lr": 0.01})
+        self.odd = odd
+
+    def step(self):
+        for parameter in (each for group in self.param_groups for each in group["params"] if each.grad is not None):
+            state = self.state[parameter]
+            if not state:
+                state |= {"counted": torch.tensor(0, dtype=torch.int64), "rate": torch.tensor(0.1, dtype=torch.float64), "times": 0, "never": None,
+                          "half": torch.zeros_like(parameter, dtype=torch.bfloat16), "mask": torch.zeros_like(parameter, dtype=torch.bool)}
+                state |= {"odd": self.odd} if self.odd is not None else {}
+            state["counted"] += 1
+            state["times"] += 1
+            state["rate"] *= 1 + 1e-12
+            state["half"].lerp_(parameter.grad.bfloat16(), 0.1)
+            state["mask"] |= parameter.grad > 0
+            parameter.data.sub_(state["half"].float() * state["rate"] * (1 + state["mask"].float()))
+
+
+def keeping(odd=None, seed=5):
+    model = made(seed=seed)
+    return start(model, settings(2, optimizer=None), optimizer=Keeping(model.parameters(), odd))
+
+
+def kinds_of_states(folder):
+    engine = keeping()
+    train(engine, 2)
+    engine.save_checkpoint(folder)
+    straight = train(engine, 2, first=2)
+    wanted = [engine.shard_steps.optimizer.state[shard] for shard in engine.shard_steps.shards]
+    engine.destroy()
+    engine = keeping(seed=6)
+    engine.load_checkpoint(folder)
+    assert train(engine, 2, first=2).same_weights(straight)
+    for one, other in zip(wanted, [engine.shard_steps.optimizer.state[shard] for shard in engine.shard_steps.shards]):
+        assert one.keys() == other.keys() and one["counted"].item() == 4
+        for name, value in one.items():
+            assert same(value, other[name]), name
+    engine.destroy()
+
+
+def left_out_by_name(folder):
+    for odd, words in (([1, 2], "a list"), (torch.zeros(3), r"a tensor of shape (3,) and torch.float32")):
+        engine = keeping(odd)
+        train(engine, 1)
+        with logged() as said:
+            engine.save_checkpoint(folder)
+        told = [line for line in said if f"not saved whole: odd ({words})" in line]
+        assert len(told) == (distributed.rank() == 0), said
+        with pytest.raises(zeroshard.StorageError, match="could not be saved: .*, odd; load with load_optimizer_states=False"):
+            engine.load_checkpoint(folder)
+        engine.load_checkpoint(folder, load_optimizer_states=False)
+        engine.destroy()
+
+
+def test_states_of_a_clients_optimizer_keep_their_types(tmp_path):
+    on_ranks(2, kinds_of_states, str(tmp_path))
+
+
+def test_states_that_have_no_place_are_named(tmp_path):
+    on_ranks(2, left_out_by_name, str(tmp_path))
+
+
 def limited(function, bytes_):
     """Files end there: a full disk, for this process."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -208,13 +295,47 @@ def misfits(folder):
     engine = start(model, settings(3))
     with pytest.raises(zeroshard.StorageError, match=r"/a, it lacks more; build the model"):
         engine.load_checkpoint(folder)
-    engine.load_checkpoint(folder, load_module_strict=False)
+    del engine.module._buffers["offset"]
+    with logged() as said:
+        engine.load_checkpoint(folder, load_module_strict=False)
+    words = "/a does not have what the model has, and is loaded without: it lacks more; it has what the model has not: offset"
+    assert len([line for line in said if line.endswith(words)]) == (distributed.rank() == 0), said
     assert full_weights(engine.module)["more"].tolist() == [1, 1, 1]
     engine.destroy()
 
 
 def test_weights_that_do_not_fit_are_named(tmp_path):
     on_ranks(2, misfits, str(tmp_path))
+
+
+def parts_by_name(folder, stage, own):
+    """Weights, states and buffers of the others stay; names that one side alone has are no matter where nobody wants them."""
+    def new(kind, seed):
+        model = kind() if kind is Other else made(seed=seed)
+        return start(model, settings(stage, optimizer=None), optimizer=(Keeping if own else optim.AdamW)(model.parameters()))
+
+    engine = new(None, 5)
+    train(engine, 2)
+    engine.save_checkpoint(folder, tag="a")
+    saved = full_weights(engine.module)
+    engine.destroy()
+    engine = new(Other, 6)
+    before = full_weights(engine.module)
+    with logged() as said:
+        engine.load_checkpoint(folder, wants=lambda name: name.startswith("blocks.1."))
+    assert said == [] and engine.global_steps == 2
+    for name, value in full_weights(engine.module).items():
+        assert torch.equal(value, (saved if name.startswith("blocks.1.") else before)[name]), name
+    moment = "half" if own else "exp_avg"
+    for name, parameter in engine.module.named_parameters():
+        state = safe_get_full_optimizer_state(parameter, moment)
+        assert (state is not None and bool(state.any())) == name.startswith("blocks.1."), name
+    engine.destroy()
+
+
+@pytest.mark.parametrize("stage, own", [(3, False), (1, False), (2, True)])
+def test_a_filter_on_names(stage, own, tmp_path):
+    on_ranks(2, parts_by_name, str(tmp_path), stage, own)
 
 
 def nothing_there(folder):

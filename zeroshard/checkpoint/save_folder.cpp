@@ -12,6 +12,7 @@
 #include "zeroshard/checkpoint/agreement.h"
 #include "zeroshard/checkpoint/checkpoint_folder.h"
 #include "zeroshard/checkpoint/file.h"
+#include "zeroshard/checkpoint/process_lock.h"
 #include "zeroshard/checkpoint/unfinished.h"
 
 namespace zeroshard {
@@ -49,7 +50,7 @@ void SaveFolder::make() {
   const bool made = fs::create_directories(root_, error);
   if (error) throw file_error("a folder cannot be made", root_, error.value());
   if (made) sync_folder(root_.parent_path());
-  lock_.emplace(root_);
+  lock_ = options_.shares_lock ? process_lock(root_) : std::make_shared<SaveLock>(root_);
   tidy();
 }
 

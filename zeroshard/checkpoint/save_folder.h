@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -20,6 +21,8 @@ struct SaveFolderOptions {
   // After each save only so many of the last checkpoints are kept, and what `latest` and `best`
   // name. 0: all.
   std::size_t keep = 0;
+  // With all others of this process that say so, it is one job (process_lock.h).
+  bool shares_lock = false;
 };
 
 class SaveFolder {
@@ -44,7 +47,7 @@ class SaveFolder {
 
   const std::filesystem::path root_;
   const SaveFolderOptions options_;
-  std::optional<SaveLock> lock_;  // rank 0's
+  std::shared_ptr<SaveLock> lock_;  // rank 0's
 };
 
 // Whether all ranks see the folder `root` that rank 0 sees, and may write into it; else all throw

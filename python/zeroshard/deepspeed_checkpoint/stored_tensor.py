@@ -21,6 +21,7 @@ _STORAGES = {
     "BoolStorage": ("bool", 1),
 }
 MOST_DIMENSIONS = 64
+PIECE = 2**18  # elements that are read at once where a copy in between is needed
 
 
 class Unfit(ValueError):
@@ -114,8 +115,11 @@ class StoredTensor:
         here = values.device.type == "cpu" and values.is_contiguous() and str(values.dtype) == f"torch.{self.dtype}"
         if here and self._is_contiguous() and begin + values.numel() <= self.numel:
             self._read_flat(self.offset + begin, values)
-        else:
-            values.copy_(self.read(begin, begin + values.numel()))
+            return
+        step = PIECE if self._is_contiguous() else max(1, values.numel())
+        for first in range(0, values.numel(), step):
+            part = values[first : first + step]
+            part.copy_(self.read(begin + first, begin + first + part.numel()))
 
     def _read_flat(self, begin: int, values: "torch.Tensor") -> None:
         """Elements of the storage from `begin` on."""

@@ -67,7 +67,7 @@ if args.keep_best:
 if args.resume:
     middle = pathlib.Path(args.workdir) / f"checkpoint-{args.save_steps}"
     facts["has_engine_checkpoint"] = any(middle.glob("global_step*")) and (middle / "latest").exists()
-    facts["trainer_files"] = [name for name in checkpoint_files(middle) if "/" not in name and "zero_to" not in name]
+    facts["trainer_files"] = [name for name in checkpoint_files(middle) if "/" not in name and not name.startswith((".", "zero_to"))]
     trainer = make_trainer()
     trainer.train(resume_from_checkpoint=str(middle))
     facts["resumed"] = {name: column[args.save_steps:] for name, column in trainer_history(trainer).items()}

@@ -30,12 +30,13 @@ UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KI
 
 def tag_folder(checkpoint_dir: Folder, tag: str | None = None) -> Path:
     """The folder of this tag, or of the one that `latest` names."""
+    from zeroshard.checkpoint_files import LATEST, read_latest
+
     folder = Path(checkpoint_dir)
     if tag is None:
-        latest = folder / "latest"
-        if not latest.is_file():
-            raise ValueError(f"[deepspeed] no file {latest} to say which tag is meant; give the tag")
-        tag = latest.read_text().strip()
+        tag = read_latest(folder)
+    if tag is None:
+        raise ValueError(f"[deepspeed] no file {folder / LATEST} to say which tag is meant; give the tag")
     if not (folder / tag).is_dir():
         raise FileNotFoundError(f"[deepspeed] no such checkpoint: {folder / tag}; see what {folder} has")
     return folder / tag
