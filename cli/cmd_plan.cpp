@@ -32,6 +32,18 @@ void refuse_contradictions(const PlanArguments& arguments) {
                        .value = arguments.params,
                        .remedy = "give one of the two"});
   }
+  if (!arguments.model.empty() && arguments.units) {
+    throw ConfigError({.what = "--layers is for --params, and --model has its own",
+                       .value = fmt::format("{}", *arguments.units),
+                       .remedy = "write layers=N into --model gpt:..., or leave out --layers"});
+  }
+  const bool writes =
+      !arguments.write_file.empty() || !arguments.svg_file.empty() || !arguments.html_file.empty();
+  if (!arguments.compare.empty() && writes) {
+    throw ConfigError({.what = "--compare writes no files",
+                       .value = "--write, --svg and --html are of one configuration",
+                       .remedy = "leave out --compare and name one with --config"});
+  }
   if (!arguments.compare.empty() && !arguments.config_file.empty()) {
     throw ConfigError({.what = "--compare has the configurations already",
                        .value = arguments.config_file,
@@ -45,22 +57,27 @@ int compare(const PlanArguments& arguments) {
   for (const std::string& file : arguments.compare) {
     PlanReport report = make_plan_report(read_plan_inputs(arguments, file));
     report.title = file;
-    if (report.configured) {
-      for (const PlannedVariant& planned : report.variants) {
-        if (planned.variant == *report.configured) report.chosen = planned;
-      }
-    }
+    if (report.configured) report.chosen = report.variant(*report.configured);
     reports.push_back(std::move(report));
   }
   print(arguments.json ? comparison_json(reports) : comparison_text(reports));
   return 0;
 }
 
+// A configuration that does not fit is none to use.
+void refuse_to_write(const PlanReport& report) {
+  if (!report.decision || report.decision->fits) return;
+  throw ConfigError({.what = "nothing fits, so that there is no configuration to write",
+                     .value = report.decision->words.back(),
+                     .remedy = "take more ranks, a smaller micro-batch, or more memory"});
+}
+
 int plan(const PlanArguments& arguments) {
   refuse_contradictions(arguments);
   if (!arguments.compare.empty()) return compare(arguments);
   const PlanReport report = make_plan_report(read_plan_inputs(arguments));
-  if (!arguments.write_file.empty()) write_file(arguments.write_file, report.config_text);
+  if (!arguments.write_file.empty()) refuse_to_write(report);
+  write_file(arguments.write_file, report.config_text);
   if (!arguments.svg_file.empty()) write_file(arguments.svg_file, plan_svg(report));
   if (!arguments.html_file.empty()) write_file(arguments.html_file, plan_html(report));
   print(arguments.json ? plan_json(report) : plan_text(report));

@@ -17,6 +17,7 @@ Node number(std::int64_t value) {
   return {.kind = Node::Kind::number, .text = fmt::format("{}", value)};
 }
 Node text(std::string value) { return {.kind = Node::Kind::text, .text = std::move(value)}; }
+Node boolean(bool value) { return {.kind = Node::Kind::boolean, .boolean = value}; }
 Node object() { return {.kind = Node::Kind::object}; }
 
 Node& member(Node& parent, const std::string& key) {
@@ -32,8 +33,10 @@ void remove(Node& parent, const std::string& key) {
   std::erase_if(parent.members, [&](const Member& each) { return each.key == key; });
 }
 
-// Where an offload section says more than its device, the rest stays.
-void set_offload(Node& zero, const std::string& key, bool on_host) {
+// Where an offload section says more than its device, the rest stays. What said the same in older
+// files would say it still.
+void set_offload(Node& zero, const std::string& key, const std::string& old_key, bool on_host) {
+  remove(zero, old_key);
   if (!on_host) return remove(zero, key);
   member(member(zero, key), "device") = text("cpu");
 }
@@ -65,20 +68,22 @@ void write(const Node& node, const std::string& indent, std::string& out) {
 
 }  // namespace
 
-std::string config_to_use(const config::ParsedConfig& given, const PlannedVariant& chosen,
-                          std::optional<std::int64_t> device_budget, std::int64_t micro_batch) {
+std::string config_to_use(const config::ParsedConfig& given, const Variant& chosen,
+                          const ChosenSettings& settings) {
   Node root = given.root.value_or(object());
-  const bool has_batch = root.find("train_batch_size") != nullptr &&
-                         root.find("gradient_accumulation_steps") != nullptr;
-  if (!has_batch) member(root, "train_micro_batch_size_per_gpu") = number(micro_batch);
+  member(root, "train_micro_batch_size_per_gpu") = number(settings.micro_batch);
   Node& zero = member(root, "zero_optimization");
   if (!zero.is(Node::Kind::object)) zero = object();  // `true` was a way to say stage 1
-  member(zero, "stage") = number(chosen.variant.stage);
-  set_offload(zero, "offload_optimizer", chosen.variant.optimizer_on_host);
-  set_offload(zero, "offload_param", chosen.variant.parameters_on_host);
-  if (device_budget) {
-    const std::int64_t size = (*device_budget + kMiB - 1) / kMiB;
+  member(zero, "stage") = number(chosen.stage);
+  set_offload(zero, "offload_optimizer", "cpu_offload", chosen.optimizer_on_host);
+  set_offload(zero, "offload_param", "cpu_offload_param", chosen.parameters_on_host);
+  remove(zero, "cpu_offload_use_pin_memory");
+  if (settings.device_budget) {
+    const std::int64_t size = (*settings.device_budget + kMiB - 1) / kMiB;
     member(member(root, "zeroshard"), "device_budget") = text(fmt::format("{}MiB", size));
+  }
+  if (settings.whole_masters) {
+    member(member(root, "zeroshard"), "halved_masters") = boolean(false);
   }
   std::string out;
   write(root, "", out);

@@ -24,14 +24,22 @@ namespace {
 // Far beyond any model: parameters that pass in one step, small enough that bytes stay countable.
 constexpr std::int64_t kMostParameterPasses = 100'000'000'000'000'000;
 constexpr int kUsualGpusOfHost = 8;
+constexpr int kUsualUnits = 32;
+constexpr std::int64_t kMostRanks = 1 << 20;
+constexpr double kUsualCollectiveSeconds = 20e-6;
 
 class InputReader {
  public:
   explicit InputReader(const PlanArguments& arguments) : arguments_(arguments) {}
 
   PlanInputs read() {
-    read_config();
+    inputs_.whole_masters = arguments_.whole_masters;
+    if (!arguments_.bandwidth.empty()) {
+      bandwidth_ = memory_with_unit(arguments_.bandwidth, "--bandwidth");
+    }
     choose_accelerator();
+    read_config();
+    choose_precision();
     settle_ranks();
     read_model();
     settle_nodes();
@@ -46,9 +54,12 @@ class InputReader {
   void read_config() {
     inputs_.has_config = !arguments_.config_file.empty();
     if (!inputs_.has_config) {
-      inputs_.parsed = config::parse_config(R"({"bf16": {"enabled": true}})");
+      const bool on_accelerator = inputs_.facts.on_accelerator;
+      inputs_.parsed =
+          config::parse_config(on_accelerator ? R"({"bf16": {"enabled": true}})" : "{}");
       inputs_.read = config::read_config(inputs_.parsed);
-      assume("no --config: 16-bit parameters and gradients, fp32 master, Adam");
+      assume(on_accelerator ? "no --config: 16-bit parameters and gradients, fp32 master, Adam"
+                            : "no --config: Adam");
       inputs_.read.config.zero.halved_masters = !arguments_.whole_masters;
       return;
     }
@@ -66,53 +77,66 @@ class InputReader {
     if (arguments_.whole_masters) inputs_.read.config.zero.halved_masters = false;
   }
 
-  // Who names a GPU's memory means GPUs. Without a configuration it is as the paper counts: for
-  // GPUs, too.
+  // Who names a GPU's memory means GPUs.
   void choose_accelerator() {
     gpus_ = gpus_here();
     PlanFacts& facts = inputs_.facts;
     if (!arguments_.device.empty()) {
       facts.on_accelerator = arguments_.device == "cuda";
-    } else if (!arguments_.device_memory.empty() || !inputs_.has_config) {
+    } else if (!arguments_.device_memory.empty()) {
       facts.on_accelerator = true;
     } else {
       facts.on_accelerator = !gpus_.empty();
       assume(facts.on_accelerator ? "no --device: cuda, as train takes here"
                                   : "no --device: cpu, as train takes here");
     }
+  }
+
+  void choose_precision() {
     const SettledConfig settled =
-        settle_config(inputs_.read, {.on_accelerator = facts.on_accelerator});
+        settle_config(inputs_.read, {.on_accelerator = inputs_.facts.on_accelerator});
     if (settled.chosen_precision) assume(*settled.chosen_precision);
     if (inputs_.has_config && !settled.config.optimizer) assume("no optimizer is named: Adam");
   }
 
   // The only number of ranks that a full batch triad allows.
-  std::optional<int> ranks_of_batch() const {
-    const BatchOptions& batch = inputs_.read.config.batch;
+  static std::optional<int> ranks_of(const BatchOptions& batch) {
     if (!batch.train || !batch.micro_per_rank || !batch.accumulation) return std::nullopt;
-    return static_cast<int>(*batch.train / (*batch.micro_per_rank * *batch.accumulation));
+    const std::int64_t ranks = *batch.train / *batch.micro_per_rank / *batch.accumulation;
+    return static_cast<int>(std::clamp<std::int64_t>(ranks, 1, kMostRanks));
+  }
+
+  config::BatchSizes solved(const BatchOptions& sizes) const {
+    const config::SolvedBatch batch = config::solve_batch(sizes, inputs_.facts.ranks);
+    if (batch.sizes) return *batch.sizes;
+    if (batch.what.empty()) {  // nobody says any size
+      return {.micro_per_rank = 1, .accumulation = sizes.accumulation.value_or(1)};
+    }
+    throw ConfigError({.what = arguments_.micro_batch
+                                   ? "--micro-batch does not fit the config's batch sizes"
+                                   : "the config's batch sizes do not fit",
+                       .value = batch.what,
+                       .remedy = batch.remedy});
   }
 
   void settle_ranks() {
     PlanFacts& facts = inputs_.facts;
-    const auto from_batch = ranks_of_batch();
+    BatchOptions sizes = inputs_.read.config.batch;
+    if (arguments_.micro_batch) sizes.micro_per_rank = arguments_.micro_batch;
+    const auto from_batch = ranks_of(sizes);
     facts.ranks = arguments_.world_size.value_or(from_batch.value_or(1));
     if (!arguments_.world_size) {
       assume(fmt::format("no --world-size: {} rank{}{}", facts.ranks, facts.ranks == 1 ? "" : "s",
                          from_batch ? ", from the batch sizes" : ""));
     }
-    const BatchOptions& sizes = inputs_.read.config.batch;
-    const auto batch = config::solve_batch(sizes, facts.ranks);
-    facts.micro_steps = batch.sizes ? batch.sizes->accumulation : sizes.accumulation.value_or(1);
-    const bool says = sizes.accumulation || facts.micro_steps > 1;
-    if (!says) {
+    const config::BatchSizes batch = solved(sizes);
+    facts.micro_steps = batch.accumulation;
+    facts.micro_batch = batch.micro_per_rank;
+    says_micro_batch_ = sizes.micro_per_rank || sizes.train;
+    if (!sizes.accumulation && facts.micro_steps == 1) {
       assume(inputs_.has_config ? "no accumulation is given: one micro-step per step"
                                 : "one micro-step per step");
     }
-    facts.micro_batch = sizes.micro_per_rank.value_or(1);
-    if (batch.sizes) facts.micro_batch = batch.sizes->micro_per_rank;
-    if (arguments_.micro_batch) facts.micro_batch = *arguments_.micro_batch;
-    says_micro_batch_ = arguments_.micro_batch || batch.sizes || sizes.micro_per_rank;
   }
 
   void read_model() {
@@ -125,12 +149,23 @@ class InputReader {
       inputs_.model = counted();
     }
     inputs_.facts.sequence = inputs_.model->sequence();
+    for (std::string& what : inputs_.model->assumptions()) assume(std::move(what));
+    refuse_uncountable(inputs_.model->parameters());
     const bool counts = inputs_.model->activations({}).has_value();
     if (counts && !says_micro_batch_) assume("no --micro-batch: 1 sample");
     const bool fixed = arguments_.sequence || arguments_.model.starts_with("gpt");
     if (counts && !fixed && inputs_.facts.sequence > 1) {
       assume(fmt::format("no --seq: {} tokens, the model's longest", inputs_.facts.sequence));
     }
+  }
+
+  void refuse_uncountable(std::int64_t parameters) const {
+    const std::int64_t most = kMostParameterPasses / inputs_.facts.micro_steps;
+    if (parameters <= most) return;
+    throw ConfigError({.what = arguments_.params.empty() ? "the model's size is out of range"
+                                                         : "--params is out of range",
+                       .value = human_count(parameters),
+                       .remedy = "give at most " + human_count(most)});
   }
 
   std::unique_ptr<PlannedModel> counted() {
@@ -145,24 +180,19 @@ class InputReader {
                          .value = "--lora-rank with --params",
                          .remedy = "give --model FOLDER"});
     }
-    const std::int64_t most = kMostParameterPasses / inputs_.facts.micro_steps;
+    const int units = arguments_.units.value_or(kUsualUnits);
     const std::int64_t count = parse_count(text, "--params");
     if (count == 0) {
       throw ConfigError({.what = "a model has parameters",
                          .value = "--params " + text,
                          .remedy = "give their number, such as 124M"});
     }
-    if (count > most) {
-      throw ConfigError({.what = "--params is out of range",
-                         .value = text,
-                         .remedy = "give at most " + human_count(most)});
-    }
-    assume(fmt::format("a model of {} equal units, which sizes the buffers (--layers)",
-                       arguments_.units));
+    refuse_uncountable(count);
+    assume(fmt::format("a model of {} equal units, which sizes the buffers (--layers)", units));
     if (arguments_.sequence) {
       assume("the activations of a transformer with so many parameters and layers");
     }
-    return counted_model(count, {.units = arguments_.units,
+    return counted_model(count, {.units = units,
                                  .sequence = arguments_.sequence.value_or(0),
                                  .checkpoint_activations = arguments_.checkpoint});
   }
@@ -200,18 +230,39 @@ class InputReader {
   void settle_accelerator(const std::optional<MachineMeasurement>& measured) {
     const std::string& asked = arguments_.device_memory;
     const bool here = asked.empty() && !gpus_.empty();
-    const KnownDevice* const known =
-        is_size(asked) ? nullptr : find_device(here ? gpus_.front() : asked);
-    if (known != nullptr) {
+    if (is_size(asked)) {
+      take_size(memory_with_unit(asked, "--device-memory"));
+    } else if (const auto known = find_device(here ? gpus_.front() : asked)) {
       inputs_.device_name = known->name;
       inputs_.limits.device = known->memory_bytes;
       inputs_.facts.rates = assumed_rates(*known);
     } else if (!asked.empty()) {
-      inputs_.limits.device = memory_with_unit(asked, "--device-memory");
+      inputs_.limits.device = memory_with_unit(asked, "--device-memory");  // which refuses it
     }
-    if (!here || !measured) return;
-    if (measured->device_memory_bytes > 0) inputs_.limits.device = measured->device_memory_bytes;
-    take(*measured);
+    if (here) take_driver(measured);
+    if (inputs_.limits.device) return;
+    assume(here ? "the GPU here is not known, and its driver does not say its memory: there is no "
+                  "limit, so no tree (--device-memory)"
+                : "no --device-memory, and no GPU is here: there is no limit, so no tree, and no "
+                  "time of a step");
+  }
+
+  // A size alone has no rates.
+  void take_size(std::int64_t bytes) {
+    inputs_.limits.device = bytes;
+    const KnownDevice& like = nearest_device(bytes);
+    inputs_.facts.rates = assumed_rates(like);
+    assume(fmt::format("no device is named: the rates of a {}, whose memory comes nearest",
+                       like.name));
+  }
+
+  // What the GPU itself says of its memory goes before what its name says.
+  void take_driver(const std::optional<MachineMeasurement>& measured) {
+    auto total = gpu_memory_here();
+    if (measured && measured->device_memory_bytes > 0) total = measured->device_memory_bytes;
+    if (total && inputs_.facts.rates) inputs_.limits.device = total;
+    if (total && !inputs_.facts.rates) take_size(*total);
+    if (measured && inputs_.facts.rates) take(*measured);
   }
 
   // "24GiB"; "4090" is a device.
@@ -227,15 +278,18 @@ class InputReader {
 
   void take(const MachineMeasurement& measured) {
     inputs_.facts.rates = with_measured(inputs_.facts.rates.value_or(Rates{}), measured.rates);
-    inputs_.rates_source = fmt::format("measured here on {} with {} rank{} at work", measured.date,
-                                       measured.ranks, measured.ranks == 1 ? "" : "s");
+    inputs_.rates_source =
+        fmt::format("measured here on {} with {} rank{} at work, or assumed", measured.date,
+                    measured.ranks, measured.ranks == 1 ? "" : "s");
   }
 
   void take_bandwidth() {
-    if (arguments_.bandwidth.empty() || !inputs_.facts.rates) return;
-    const auto bytes = memory_with_unit(arguments_.bandwidth, "--bandwidth");
-    inputs_.facts.rates->near_bytes = inputs_.facts.rates->far_bytes =
-        Rate{static_cast<double>(bytes), false};
+    if (!bandwidth_) return;
+    if (!inputs_.facts.rates) {
+      inputs_.facts.rates = Rates{.collective_seconds = {kUsualCollectiveSeconds}};
+    }
+    const Rate given{.value = static_cast<double>(*bandwidth_), .given = true};
+    inputs_.facts.rates->near_bytes = inputs_.facts.rates->far_bytes = given;
   }
 
   static std::int64_t memory_with_unit(const std::string& text, const char* option) {
@@ -285,6 +339,7 @@ class InputReader {
   const PlanArguments& arguments_;
   PlanInputs inputs_;
   std::vector<std::string> gpus_;
+  std::optional<std::int64_t> bandwidth_;
   bool says_micro_batch_ = false;
   int threads_ = 1;
 };

@@ -17,7 +17,7 @@ namespace zeroshard::cli {
 struct PlanArguments {
   std::string model;
   std::string params;
-  int units = 32;
+  std::optional<int> units;
   std::optional<std::int64_t> sequence;
   std::optional<std::int64_t> micro_batch;
   std::int64_t lora_rank = 0;
@@ -47,6 +47,7 @@ struct PlanInputs {
   std::string rates_source;  // what of the rates is measured
   std::vector<std::string> assumptions;
   bool has_config = false;
+  bool whole_masters = false;  // in place of what the configuration says
 };
 
 // Prints the configuration's problems on stderr. Throws ConfigError.

@@ -1,4 +1,6 @@
 // A plan for programs.
+#include <algorithm>
+
 #include "cli/json_writer.h"
 #include "cli/plan_report.h"
 
@@ -63,7 +65,11 @@ void write_variant(const PlannedVariant& planned, const MemoryLimits& limits, Js
   json.field("sent_bytes_per_step", planned.sent_bytes);
   json.field("units_on_device", static_cast<std::int64_t>(planned.units_on_device));
   write_time(planned, json);
+  if (planned.network_seconds) json.field("network_seconds", *planned.network_seconds);
   if (limits.any()) json.field("fits", planned.fits(limits));
+  if (const auto left = planned.left(Tier::device, limits)) json.field("device_left_bytes", *left);
+  if (const auto left = planned.left(Tier::host, limits)) json.field("host_left_bytes", *left);
+  if (const auto left = planned.left_of_both(limits)) json.field("left_bytes", *left);
   if (planned.budget_shortage) {
     const Fault& fault = *planned.budget_shortage;
     json.field("does_not_fit", fault.what + ": " + fault.value + "; " + fault.remedy);
@@ -74,6 +80,23 @@ void write_limits(const MemoryLimits& limits, JsonWriter& json) {
   if (limits.device) json.field("device_memory_bytes", *limits.device);
   if (limits.host) json.field("host_memory_bytes_per_rank", *limits.host);
   if (limits.both) json.field("memory_bytes_per_rank", *limits.both);
+}
+
+void write_rates(const PlanReport& report, JsonWriter& json) {
+  const std::vector<NamedRate> used = used_rates(report);
+  json.field("rates_measured", std::ranges::any_of(used, [&](const NamedRate& name) {
+               return ((*report.rates).*name.member).measured;
+             }));
+  json.open_object("rates");
+  for (const NamedRate& name : used) {
+    const Rate& rate = (*report.rates).*name.member;
+    json.open_object(name.name);
+    json.field("value", rate.value);
+    json.field("unit", name.unit);
+    json.field("source", rate.source());
+    json.close_object();
+  }
+  json.close_object();
 }
 
 void write_report(const PlanReport& report, JsonWriter& json) {
@@ -102,7 +125,7 @@ void write_report(const PlanReport& report, JsonWriter& json) {
   }
   if (report.largest_micro_batch) json.field("largest_micro_batch", *report.largest_micro_batch);
   if (!report.largest_model.empty()) json.field("largest_model", report.largest_model);
-  json.field("rates_measured", report.rates_measured);
+  write_rates(report, json);
   json.open_list("variants");
   for (const PlannedVariant& planned : report.variants) {
     json.open_object();
@@ -110,7 +133,7 @@ void write_report(const PlanReport& report, JsonWriter& json) {
     json.close_object();
   }
   json.close_list();
-  json.field("config_to_use", report.config_text);
+  if (!report.config_text.empty()) json.field("config_to_use", report.config_text);
   json.close_object();
 }
 

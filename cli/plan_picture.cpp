@@ -18,13 +18,13 @@ Svg picture(const PlanReport& report, const std::string& title) {
   for (const Share share : kShares) bars.names.emplace_back(name_of(share));
   std::int64_t most = 0;
   for (const PlannedVariant& planned : report.variants) {
-    const MemoryTable& table = planned.memory.at(planned.memory.worst(Tier::device));
-    most = std::max(most, table.total(Tier::device));
+    const std::int64_t total = shown_total(planned, report.limits);
+    most = std::max(most, total);
     StackedBars::Row row{.label = name_of(planned.variant),
-                         .total = human_bytes(table.total(Tier::device)),
+                         .total = human_bytes(total),
                          .strong = planned.variant == report.chosen.variant};
     for (const Share share : kShares) {
-      row.parts.push_back(static_cast<double>(bytes_of(share, table, Tier::device)));
+      row.parts.push_back(static_cast<double>(shown_bytes(share, planned, report.limits)));
     }
     if (report.limits.any()) row.style = planned.fits(report.limits) ? "under" : "over";
     bars.rows.push_back(std::move(row));
@@ -32,7 +32,7 @@ Svg picture(const PlanReport& report, const std::string& title) {
   const bool large = most > kGiB;
   bars.unit = large ? kGiB : kMiB;
   bars.unit_name = large ? "GiB" : "MiB";
-  if (const auto limit = report.limits.device) {
+  if (const auto limit = shown_limit(report.limits)) {
     bars.limit = static_cast<double>(*limit);
     bars.limit_name = fmt::format(
         "{}{}", report.device_name.empty() ? "" : report.device_name + ", ", human_bytes(*limit));
@@ -65,7 +65,8 @@ std::string facts(const PlanReport& report) {
 std::string cell(std::int64_t bytes) { return bytes == 0 ? "-" : human_bytes(bytes); }
 
 std::string variants_table(const PlanReport& report) {
-  PageTable content{.rows = {{"", "device", "host", "sent per step", "step", "waits for", ""}}};
+  PageTable content{
+      .rows = {{"", "device", "host", "sent per step", "step", "waits for", "left", ""}}};
   for (const PlannedVariant& planned : report.variants) {
     const bool limited = report.limits.any();
     content.rows.push_back(
@@ -74,12 +75,24 @@ std::string variants_table(const PlanReport& report) {
          planned.time ? fmt::format("{:.3g} s", planned.time->step) : "-",
          planned.time ? std::string(name_of(planned.time->bottleneck(planned.options.micro_steps)))
                       : "-",
+         left_cell(planned, report.limits),
          !limited                      ? ""
          : planned.fits(report.limits) ? "fits"
                                        : "does not fit"});
     if (planned.variant == report.chosen.variant) content.marked.push_back(content.rows.size() - 1);
   }
   return table(content);
+}
+
+std::string rates_section(const PlanReport& report) {
+  PageTable content{.rows = {{"", "rate", "source"}}};
+  for (const NamedRate& name : used_rates(report)) {
+    const Rate& rate = (*report.rates).*name.member;
+    content.rows.push_back(
+        {std::string(name.meaning), rate_text(name, rate), std::string(rate.source())});
+  }
+  return content.rows.size() > 1 ? "<h2>Rates that the times are made of</h2>" + table(content)
+                                 : "";
 }
 
 std::string phases_table(const PlanReport& report) {
@@ -139,7 +152,10 @@ std::string plan_html(const PlanReport& report) {
     if (!report.largest_model.empty()) lines.push_back("model: " + report.largest_model);
     body += "<h2>The largest that fits</h2>" + list(lines);
   }
-  body += "<h2>The configuration to use</h2><pre>" + escaped(report.config_text) + "</pre>\n";
+  body += rates_section(report);
+  if (!report.config_text.empty()) {
+    body += "<h2>The configuration to use</h2><pre>" + escaped(report.config_text) + "</pre>\n";
+  }
   if (!report.assumptions.empty()) body += "<h2>Assumed</h2>" + list(report.assumptions);
   return page("Memory of a rank", body);
 }

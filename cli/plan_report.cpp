@@ -1,11 +1,12 @@
 #include "cli/plan_report.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "zeroshard/base/bytes.h"
-#include "zeroshard/planner/calibration.h"
+#include "zeroshard/base/check.h"
 #include "zeroshard/setup/settled_config.h"
 
 namespace zeroshard::cli {
@@ -30,16 +31,9 @@ std::optional<Variant> configured(const PlanInputs& inputs) {
   return configured_variant(inputs.read.config);
 }
 
-const PlannedVariant& of(const Variant& variant, const std::vector<PlannedVariant>& all) {
-  for (const PlannedVariant& planned : all) {
-    if (planned.variant == variant) return planned;
-  }
-  return all.front();
-}
-
 void decide(const VariantPlanner& planner, PlanReport& report) {
   const Variant wanted = report.configured.value_or(kTree.front());
-  report.chosen = of(wanted, report.variants);
+  report.chosen = report.variant(wanted);
   if (!report.limits.any()) return;
   report.decision = walk_tree(planner, report.limits);
   report.chosen = report.decision->chosen();
@@ -66,14 +60,18 @@ void find_largest(const VariantPlanner& planner, PlanReport& report) {
   if (largest != nullptr) report.largest_model = largest->description();
 }
 
-bool any_measured(const Rates& rates) {
-  for (const NamedRate& rate : named_rates()) {
-    if ((rates.*rate.member).measured) return true;
-  }
-  return false;
+}  // namespace
+
+bool PlanReport::has_times() const {
+  return std::ranges::any_of(variants,
+                             [](const PlannedVariant& each) { return each.time.has_value(); });
 }
 
-}  // namespace
+const PlannedVariant& PlanReport::variant(const Variant& which) const {
+  const auto found = std::ranges::find(variants, which, &PlannedVariant::variant);
+  ZS_CHECK(found != variants.end(), "{} is not planned", zeroshard::name_of(which));
+  return *found;
+}
 
 PlanReport make_plan_report(PlanInputs inputs) {
   PlanReport report{.description = inputs.model->description(),
@@ -85,6 +83,7 @@ PlanReport make_plan_report(PlanInputs inputs) {
                     .sequence = inputs.facts.sequence,
                     .device_name = inputs.device_name,
                     .rates_source = inputs.rates_source,
+                    .rates = inputs.facts.rates,
                     .limits = inputs.limits,
                     .assumptions = inputs.assumptions,
                     .configured = configured(inputs)};
@@ -93,10 +92,12 @@ PlanReport make_plan_report(PlanInputs inputs) {
   if (!report.counts_activations()) subject.overheads = {};
   const VariantPlanner planner(std::move(subject));
   for (const Variant& variant : kVariants) report.variants.push_back(planner.plan(variant));
+  if (report.configured && std::ranges::find(kVariants, *report.configured) == kVariants.end()) {
+    report.variants.push_back(planner.plan(*report.configured));
+  }
   const FootprintOptions& options = report.variants.front().options;
   report.precision = precision_of(options);
   report.optimizer = optimizer_of(options);
-  report.rates_measured = inputs.facts.rates && any_measured(*inputs.facts.rates);
   const SettledConfig settled = settle_config(
       inputs.read, {.communication = {.parameters = report.parameters,
                                       .communicates_beside_compute = inputs.facts.on_accelerator ||
@@ -108,9 +109,10 @@ PlanReport make_plan_report(PlanInputs inputs) {
                             settled.chosen_communication.end());
   decide(planner, report);
   find_largest(planner, report);
-  std::optional<std::int64_t> budget;
-  if (report.filled) budget = report.filled->memory.engine.total(Tier::device);
-  report.config_text = config_to_use(inputs.parsed, report.chosen, budget, report.micro_batch);
+  if (report.decision && !report.decision->fits) return report;
+  ChosenSettings settings{.micro_batch = report.micro_batch, .whole_masters = inputs.whole_masters};
+  if (report.filled) settings.device_budget = report.filled->memory.engine.total(Tier::device);
+  report.config_text = config_to_use(inputs.parsed, report.chosen.variant, settings);
   return report;
 }
 
@@ -144,6 +146,56 @@ std::int64_t bytes_of(Share share, const MemoryTable& table, Tier tier) {
     case Share::libraries: return sum({Line::library});
   }
   return 0;
+}
+
+std::int64_t shown_bytes(Share share, const PlannedVariant& planned, const MemoryLimits& limits) {
+  const MemoryPlan& memory = planned.memory;
+  const std::int64_t device = bytes_of(share, memory.at(memory.worst(Tier::device)), Tier::device);
+  if (!limits.both) return device;
+  const std::int64_t host = bytes_of(share, memory.at(memory.worst(Tier::host)), Tier::host);
+  const bool has_undo = share == Share::buffers;  // which early updates do without
+  return device + host - (has_undo ? memory.engine.buffers(BufferUse::undo, Tier::host) : 0);
+}
+
+std::int64_t shown_total(const PlannedVariant& planned, const MemoryLimits& limits) {
+  return limits.both ? planned.needed_of_both() : planned.needed(Tier::device);
+}
+
+std::optional<std::int64_t> shown_limit(const MemoryLimits& limits) {
+  return limits.both ? limits.both : limits.device;
+}
+
+std::string left_cell(const PlannedVariant& planned, const MemoryLimits& limits) {
+  const auto host = planned.left(Tier::host, limits);
+  const auto device =
+      limits.both ? planned.left_of_both(limits) : planned.left(Tier::device, limits);
+  if (device && *device < 0) return "over by " + human_bytes(-*device);
+  if (host && *host < 0) return "host over by " + human_bytes(-*host);
+  if (planned.budget_shortage) return "over its budget";
+  if (device) return human_bytes(*device);
+  return host ? "host " + human_bytes(*host) : "";
+}
+
+std::string rate_text(const NamedRate& name, const Rate& rate) {
+  if (name.unit == "s") return fmt::format("{:.3g} us", rate.value * 1e6);
+  constexpr double kTera = 1e12, kGiga = 1e9;
+  const bool tera = rate.value >= kTera;
+  return fmt::format("{:.3g} {}{}", rate.value / (tera ? kTera : kGiga), tera ? "T" : "G",
+                     name.unit);
+}
+
+std::vector<NamedRate> used_rates(const PlanReport& report) {
+  std::vector<NamedRate> used;
+  if (!report.rates) return used;
+  for (const NamedRate& name : named_rates()) {
+    const bool far = name.member == &Rates::far_bytes;
+    const bool travels =
+        far || name.member == &Rates::near_bytes || name.member == &Rates::collective_seconds;
+    const bool counts =
+        travels ? report.ranks > (far ? report.ranks_per_node : 1) : report.has_times();
+    if (counts && ((*report.rates).*name.member).value > 0) used.push_back(name);
+  }
+  return used;
 }
 
 }  // namespace zeroshard::cli

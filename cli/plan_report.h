@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/plan_inputs.h"
+#include "zeroshard/planner/calibration.h"
 #include "zeroshard/planner/decision.h"
 
 namespace zeroshard::cli {
@@ -25,23 +26,26 @@ struct PlanReport {
   std::string optimizer;      // "2 fp32 moments per parameter"
   std::string device_name;
   std::string rates_source;
-  bool rates_measured = false;
+  std::optional<Rates> rates;
   MemoryLimits limits;
   std::vector<std::string> assumptions;
 
-  std::vector<PlannedVariant> variants;  // kVariants
-  std::optional<Variant> configured;     // what the configuration asks for
-  std::optional<Decision> decision;      // where memory is limited
-  PlannedVariant chosen;                 // by the tree, else what is configured
+  std::vector<PlannedVariant>
+      variants;                       // kVariants, and the configured one where it is none of them
+  std::optional<Variant> configured;  // what the configuration asks for
+  std::optional<Decision> decision;   // where memory is limited
+  PlannedVariant chosen;              // by the tree, else what is configured
   // The chosen one with its device filled, where that keeps some of what would leave.
   std::optional<PlannedVariant> filled;
   // Of those that fit the one whose step takes least, where that is another one.
   std::optional<PlannedVariant> fastest;
   std::optional<std::int64_t> largest_micro_batch;
   std::string largest_model;
-  std::string config_text;  // to use
+  std::string config_text;  // to use; empty where nothing fits
 
   bool counts_activations() const { return sequence > 0; }
+  bool has_times() const;
+  const PlannedVariant& variant(const Variant& which) const;
 };
 
 PlanReport make_plan_report(PlanInputs inputs);
@@ -54,9 +58,14 @@ std::string plan_bars(const PlanReport& report, int columns);
 std::string comparison_text(const std::vector<PlanReport>& reports);
 std::string comparison_json(const std::vector<PlanReport>& reports);
 
-// The given configuration with the chosen stage, offload and micro-batch.
-std::string config_to_use(const config::ParsedConfig& given, const PlannedVariant& chosen,
-                          std::optional<std::int64_t> device_budget, std::int64_t micro_batch);
+// What is written into the given configuration beside the chosen stage and offload.
+struct ChosenSettings {
+  std::int64_t micro_batch = 1;
+  std::optional<std::int64_t> device_budget = {};
+  bool whole_masters = false;
+};
+std::string config_to_use(const config::ParsedConfig& given, const Variant& chosen,
+                          const ChosenSettings& settings);
 
 // A picture by itself, and a page with the picture and all tables.
 std::string plan_svg(const PlanReport& report);
@@ -69,5 +78,19 @@ inline constexpr std::array<Share, 7> kShares{Share::parameters, Share::gradient
                                               Share::libraries};
 std::string_view name_of(Share share);
 std::int64_t bytes_of(Share share, const MemoryTable& table, Tier tier);
+
+// What pictures show: the device's memory at its peak, or all of a rank's where the limit is of
+// both.
+std::int64_t shown_bytes(Share share, const PlannedVariant& planned, const MemoryLimits& limits);
+std::int64_t shown_total(const PlannedVariant& planned, const MemoryLimits& limits);
+std::optional<std::int64_t> shown_limit(const MemoryLimits& limits);
+
+// What is left of the device, "over by 1.20 GiB", or "host over by 1.20 GiB".
+std::string left_cell(const PlannedVariant& planned, const MemoryLimits& limits);
+
+// "742 TFLOP/s", "25.0 GB/s", "20 us"
+std::string rate_text(const NamedRate& name, const Rate& rate);
+// The rates that the estimates are made of.
+std::vector<NamedRate> used_rates(const PlanReport& report);
 
 }  // namespace zeroshard::cli

@@ -48,6 +48,12 @@ std::string short_name(const Variant& variant) {
                      variant.parameters_on_host ? " +param" : "");
 }
 
+// Where a step's time is not known, that of what it sends may be.
+bool has_network_alone(const PlanReport& report) {
+  return !report.has_times() && report.ranks > 1 &&
+         report.variants.front().network_seconds.has_value();
+}
+
 // By what it is for, in the phase in which the device holds most.
 std::string memory_table(const PlanReport& report) {
   const Sizes sizes(report);
@@ -56,6 +62,8 @@ std::string memory_table(const PlanReport& report) {
                                 "moments", "= states",   "buffers"};
   if (more) head.insert(head.end(), {"activations", "libraries"});
   head.insert(head.end(), {"= total", "on the host", "sent per step"});
+  if (has_network_alone(report)) head.emplace_back("sent in");
+  if (report.limits.any()) head.emplace_back("left");
   std::vector<Align> columns(head.size(), Align::right);
   columns.front() = Align::left;
   TextTable table(std::move(columns));
@@ -82,14 +90,11 @@ std::string memory_table(const PlanReport& report) {
     row.push_back(sizes.cell(now.total(Tier::device)));
     row.push_back(sizes.cell(planned.memory.engine.total(Tier::host)));
     row.push_back(sizes.cell(planned.sent_bytes));
+    if (has_network_alone(report)) row.push_back(seconds_text(*planned.network_seconds));
+    if (report.limits.any()) row.push_back(left_cell(planned, report.limits));
     table.add_row(std::move(row));
   }
   return table.text();
-}
-
-bool has_times(const PlanReport& report) {
-  return std::ranges::any_of(report.variants,
-                             [](const PlannedVariant& each) { return each.time.has_value(); });
 }
 
 std::string time_table(const PlanReport& report) {
@@ -110,6 +115,18 @@ std::string time_table(const PlanReport& report) {
          std::string(name_of(time.bottleneck(planned.options.micro_steps)))});
   }
   return table.text();
+}
+
+std::string rates_table(const PlanReport& report) {
+  const std::vector<NamedRate> used = used_rates(report);
+  if (used.empty()) return "";
+  TextTable table({Align::left, Align::right, Align::left});
+  for (const NamedRate& name : used) {
+    const Rate& rate = (*report.rates).*name.member;
+    table.add_row(
+        {"  " + std::string(name.meaning), rate_text(name, rate), std::string(rate.source())});
+  }
+  return "\nRates that the times are made of\n" + table.text();
 }
 
 // The chosen one, phase by phase.
@@ -236,20 +253,22 @@ std::string plan_text(const PlanReport& report) {
   out += memory_table(report) + notes(report);
   out += "\n" +
          plan_bars(report, static_cast<int>(usable_columns(STDOUT_FILENO).value_or(kUsualColumns)));
-  if (has_times(report)) {
+  if (report.has_times()) {
     const std::string source = report.rates_source.empty()
-                                   ? "assumed of " + report.device_name +
+                                   ? "assumed of a " + report.rates->device +
                                          "; `zeroshard env --measure` measures this machine"
                                    : report.rates_source;
     out += fmt::format("\nTime of a step (rates {})\n{}", source, time_table(report));
   }
+  out += rates_table(report);
   if (report.decision) out += tree_text(report);
   if (report.counts_activations()) {
     out += "\nThe chosen one, by phase (what the engine owns is exact, the rest an estimate)\n" +
            phase_table(report);
   }
   out += largest_text(report);
-  if (report.decision) out += "\nThe configuration to use:\n" + report.config_text;
+  const bool chooses = report.decision && !report.config_text.empty();
+  if (chooses) out += "\nThe configuration to use:\n" + report.config_text;
   if (!report.decision && report.configured) out += "\n> as the configuration has it\n";
   return out;
 }
@@ -257,8 +276,8 @@ std::string plan_text(const PlanReport& report) {
 std::string comparison_text(const std::vector<PlanReport>& reports) {
   std::string out = reports.front().description + "\n\n";
   TextTable table({Align::left, Align::left, Align::right, Align::right, Align::right, Align::right,
-                   Align::left});
-  table.add_row({"configuration", "stage", "device", "host", "sent per step", "step", ""});
+                   Align::right, Align::left});
+  table.add_row({"configuration", "stage", "device", "host", "sent per step", "step", "left", ""});
   table.add_rule();
   for (const PlanReport& report : reports) {
     const Sizes sizes(report);
@@ -267,7 +286,7 @@ std::string comparison_text(const std::vector<PlanReport>& reports) {
     table.add_row(
         {report.title, short_name(planned.variant), sizes.cell(planned.memory.peak(Tier::device)),
          sizes.cell(planned.memory.engine.total(Tier::host)), sizes.cell(planned.sent_bytes),
-         planned.time ? seconds_text(planned.time->step) : "-",
+         planned.time ? seconds_text(planned.time->step) : "-", left_cell(planned, report.limits),
          !report.limits.any() ? ""
          : fits               ? "fits"
                               : "does not fit"});

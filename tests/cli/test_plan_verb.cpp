@@ -9,34 +9,12 @@
 #include <gtest/gtest.h>
 #include <rapidjson/document.h>
 
+#include "tests/cli/plan_answers.h"
 #include "tests/config/seed_files.h"
-#include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
 
 namespace zeroshard::test {
 namespace {
-
-Finished plan(const std::string& arguments) {
-  return run_program(ZEROSHARD_BINARY, "plan " + arguments);
-}
-
-rapidjson::Document plan_json(const std::string& arguments) {
-  const Finished finished = plan(arguments + " --json");
-  EXPECT_EQ(finished.exit_code, 0) << finished.err;
-  rapidjson::Document document;
-  document.Parse(finished.out.c_str());
-  EXPECT_FALSE(document.HasParseError()) << finished.out;
-  return document;
-}
-
-// By its name, such as "stage 2 + offload_optimizer".
-const rapidjson::Value& variant(const rapidjson::Document& document, std::string_view name) {
-  for (const auto& each : document["variants"].GetArray()) {
-    if (each["name"].GetString() == name) return each;
-  }
-  ADD_FAILURE() << "no variant " << name;
-  return document["variants"][0];
-}
 
 // The cells of the first table's row for a stage without offload.
 std::string row_of(const std::string& text, int stage) {
@@ -45,12 +23,8 @@ std::string row_of(const std::string& text, int stage) {
   return at == std::string::npos ? "" : text.substr(at + 1, text.find('\n', at + 1) - at - 1);
 }
 
-bool says(const Finished& finished, const std::string& words) {
-  return finished.out.find(words) != std::string::npos;
-}
-
 TEST(PlanVerb, PrintsThePapersTableWithWholeMasters) {
-  const Finished finished = plan("--params 7.5e9 --world-size 64 --whole-masters");
+  const Finished finished = plan("--params 7.5e9 --world-size 64 --device cuda --whole-masters");
   ASSERT_EQ(finished.exit_code, 0) << finished.err;
   const char* states[] = {"120 GB", "31.4 GB", "16.6 GB", "1.88 GB"};
   for (int stage = 0; stage < 4; ++stage) {
@@ -61,7 +35,7 @@ TEST(PlanVerb, PrintsThePapersTableWithWholeMasters) {
 }
 
 TEST(PlanVerb, MastersInTwoHalvesTakeTwoBytesLess) {
-  const Finished finished = plan("--params 7.5e9 --world-size 64");
+  const Finished finished = plan("--params 7.5e9 --world-size 64 --device cuda");
   const char* states[] = {"105 GB", "31.2 GB", "16.4 GB", "1.64 GB"};
   for (int stage = 0; stage < 4; ++stage) {
     EXPECT_NE(row_of(finished.out, stage).find(states[stage]), std::string::npos) << finished.out;
@@ -69,7 +43,7 @@ TEST(PlanVerb, MastersInTwoHalvesTakeTwoBytesLess) {
 }
 
 TEST(PlanVerb, JsonHasExactBytes) {
-  const auto document = plan_json("--params 64M --world-size 2 --layers 1");
+  const auto document = plan_json("--params 64M --world-size 2 --layers 1 --device cuda");
   ASSERT_EQ(document["variants"].Size(), 9U);
   const auto& device = variant(document, "stage 2")["device_bytes"];
   EXPECT_EQ(device["parameters"].GetInt64(), 128'000'000);

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kNoLauncher =
+constexpr const char* kWithoutLauncher =
     "-u OMPI_COMM_WORLD_SIZE -u SLURM_STEP_NUM_TASKS -u WORLD_SIZE -u TORCHELASTIC_RUN_ID "
     "-u ZEROSHARD_LOG ";
 
@@ -70,7 +70,7 @@ class TrainVerb : public testing::Test {
   }
 
   Finished run(const std::string& arguments, const std::string& variables = "") const {
-    return run_program("/usr/bin/env", kNoLauncher + variables + " sh -c 'cd " + path("") +
+    return run_program("/usr/bin/env", kWithoutLauncher + variables + " sh -c 'cd " + path("") +
                                            " && exec bin/zeroshard " + arguments + "'");
   }
 

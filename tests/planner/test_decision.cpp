@@ -123,13 +123,72 @@ TEST(LargestThat, FindsTheLastThatHolds) {
   EXPECT_EQ(largest_that(3, 2, [](std::int64_t) { return true; }), std::nullopt);
 }
 
-TEST(Rates, DevicesAreFoundByTheLongestName) {
-  EXPECT_EQ(find_device("NVIDIA A100-SXM4-40GB")->name, "A100");  // its driver says more
-  EXPECT_EQ(find_device("A100-40GB")->name, "A100-40GB");
-  EXPECT_EQ(find_device("nvidia gh200 480gb")->name, "GH200");
-  EXPECT_EQ(find_device("GeForce RTX 4090")->name, "4090");
-  EXPECT_EQ(find_device("potato"), nullptr);
-  EXPECT_EQ(find_device(""), nullptr);
+TEST(Tree, WhatIsSaidOfParametersHoldsWhereTheyAreSharded) {
+  const Subject one;
+  const auto branches = [&](const OpenQuestions& open) {
+    std::vector<Variant> walked;
+    for (const PlannedVariant& each : walk_tree(one.planner(), {.device = 1}, open).walked) {
+      walked.push_back(each.variant);
+    }
+    return walked;
+  };
+  using Branches = std::vector<Variant>;
+  const OpenQuestions both_on_host{.offload = false, .parameters = false, .given = {0, true, true}};
+  EXPECT_EQ(branches(both_on_host), (Branches{{2, true, false}, {3, true, true}}));
+  const OpenQuestions parameters_alone{
+      .stage = false, .parameters = false, .given = {3, false, true}};
+  EXPECT_EQ(branches(parameters_alone), (Branches{{3, false, true}, {3, true, true}}));
+  const OpenQuestions on_device{.parameters = false};
+  EXPECT_EQ(branches(on_device),
+            (Branches{{2, false, false}, {2, true, false}, {3, false, false}, {3, true, false}}));
+}
+
+TEST(Variants, WhatEachLimitLeavesIsKnown) {
+  const Subject one;
+  const PlannedVariant planned = one.planner().plan({2, true, false});
+  const std::int64_t device = planned.needed(Tier::device), host = planned.needed(Tier::host);
+  EXPECT_EQ(planned.left(Tier::device, {}), std::nullopt);
+  const MemoryLimits limits{.device = device + 7, .host = host - 5};
+  EXPECT_EQ(planned.left(Tier::device, limits), 7);
+  EXPECT_EQ(planned.left(Tier::host, limits), -5);
+  EXPECT_FALSE(planned.fits(limits));
+  EXPECT_EQ(planned.left_of_both(limits), std::nullopt);
+  EXPECT_EQ(planned.left_of_both({.both = device + host + 3}), 3);
+  EXPECT_TRUE(planned.fits({.device = device, .host = host}));
+}
+
+TEST(Rates, DevicesAreFoundByWholeWords) {
+  const auto named = [](const char* text) {
+    const auto found = find_device(text);
+    return found ? std::string(found->name) : "none";
+  };
+  EXPECT_EQ(named("A100-40GB"), "A100-40GB");
+  EXPECT_EQ(named("GeForce RTX 4090"), "4090");
+  EXPECT_EQ(named("rtx4090"), "4090");
+  EXPECT_EQ(named("NVIDIA H100 80GB HBM3"), "H100");
+  EXPECT_EQ(named("NVIDIA H100 PCIe"), "H100-PCIe");
+  EXPECT_EQ(named("NVIDIA L40"), "L40");
+  EXPECT_EQ(named("NVIDIA L40S"), "L40S");
+  for (const char* other : {"RTX A1000", "NVIDIA A1000 40GB", "L400", "T400", "H1000", "potato", "",
+                            "NVIDIA GeForce RTX 4090 Laptop GPU"}) {
+    EXPECT_EQ(named(other), "none") << other;
+  }
+}
+
+TEST(Rates, ASizeInTheNameIsTheDevices) {
+  const auto gib = [](const char* text) { return find_device(text)->memory_bytes >> 30; };
+  EXPECT_EQ(gib("NVIDIA A100-SXM4-40GB"), 40);
+  EXPECT_EQ(gib("NVIDIA A100-SXM4-80GB"), 80);
+  EXPECT_EQ(gib("A100-SXM-64GB"), 64);
+  EXPECT_EQ(gib("Tesla V100-SXM2-16GB"), 16);
+  EXPECT_EQ(gib("Tesla V100-SXM2-32GB"), 32);
+  EXPECT_EQ(gib("NVIDIA GH200 480GB"), 95) << "that is its host's";
+}
+
+TEST(Rates, ASizeAloneHasTheRatesOfTheNearest) {
+  EXPECT_EQ(nearest_device(80LL << 30).name, "A100");
+  EXPECT_EQ(nearest_device(1LL << 30).name, "T4");
+  EXPECT_EQ(nearest_device(1LL << 40).name, "B200");
 }
 
 }  // namespace

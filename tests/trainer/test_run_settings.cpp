@@ -9,6 +9,7 @@
 #include "tests/support/run_program.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/planner/footprint.h"
+#include "zeroshard/trainer/run_plan.h"
 #include "zeroshard/trainer/run_settings.h"
 
 namespace zeroshard {
@@ -202,6 +203,25 @@ TEST(RunSettings, ABatchSizeInPlaceOfTheFilesKeepsWhatFits) {
   }
   options.batch_size = 7;
   EXPECT_THROW(run_with("{}", {.world_size = 2}, options), ConfigError);
+}
+
+// With several micro-steps G adds up in fp32, so that a smaller micro-batch may need more memory.
+TEST(RunSettings, AnAutomaticMicroBatchFitsWithTheMicroStepsThatItLeaves) {
+  const std::string config = R"({"bf16": {"enabled": true}, "train_batch_size": 12,
+      "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}})";
+  const TrainOptions options{.model = "gpt:layers=4,hidden=128,heads=4,seq=32,vocab=512"};
+  int chosen = 0;
+  for (std::int64_t kib = 10'000; kib <= 16'000; kib += 100) {
+    const RunFacts facts{.world_size = 2, .memory = {.device = kib << 10}, .memory_is_given = true};
+    try {
+      const RunSettings run = run_with(config, facts, options);
+      EXPECT_TRUE(fits_memory(run, plan_of(run, facts, {}), facts)) << kib << " KiB";
+      ++chosen;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(chosen, 0) << kib << " KiB: " << error.what();
+    }
+  }
+  EXPECT_GT(chosen, 20);
 }
 
 }  // namespace

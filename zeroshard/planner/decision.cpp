@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "zeroshard/base/bytes.h"
+#include "zeroshard/layout/placement.h"
 
 namespace zeroshard {
 namespace {
@@ -16,6 +17,10 @@ std::string held(const PlannedVariant& planned, const MemoryLimits& limits, Tier
   return fmt::format("{}{} on the {}", needed, of, tier == Tier::device ? "device" : "host");
 }
 
+bool shards_parameters(const Variant& variant) {
+  return stage_row(variant.stage).parameters == Placement::sharded;
+}
+
 // The branches of the tree that what is given leaves.
 std::vector<Variant> branches(const OpenQuestions& open) {
   std::vector<Variant> all;
@@ -23,15 +28,14 @@ std::vector<Variant> branches(const OpenQuestions& open) {
     if (std::ranges::find(all, variant) == all.end()) all.push_back(variant);
   };
   for (Variant variant : kTree) {
-    if (!open.stage && variant.stage != 3) variant.stage = open.given.stage;
+    if (!open.stage && !shards_parameters(variant)) variant.stage = open.given.stage;
     if (!open.stage && variant.stage != open.given.stage) continue;
-    if (!open.offload && (variant.optimizer_on_host != open.given.optimizer_on_host ||
-                          variant.parameters_on_host != open.given.parameters_on_host)) {
-      continue;
+    if (!open.offload && variant.optimizer_on_host != open.given.optimizer_on_host) continue;
+    if (!open.parameters) {
+      variant.parameters_on_host = shards_parameters(variant) && open.given.parameters_on_host;
     }
     add(variant);
   }
-  if (all.empty()) all.push_back(open.given);
   return all;
 }
 

@@ -17,8 +17,10 @@ inline constexpr std::array<Variant, 5> kTree{
 // What of the choice is left to us.
 struct OpenQuestions {
   bool stage = true;
-  bool offload = true;
-  Variant given = {};  // what is not open
+  bool offload = true;     // of the optimizer's states
+  bool parameters = true;  // where they lie once they are sharded
+  // What is not open. Its parameters_on_host is for the stages that shard them, whatever its stage.
+  Variant given = {};
 };
 
 struct Decision {

@@ -26,6 +26,8 @@ class PlannedModel {
   virtual ModelLayout layout(DType dtype, int ranks) const = 0;
   // Nothing where the shapes are not known.
   virtual std::optional<ModelActivations> activations(const ActivationQuery& query) const = 0;
+  // What its description does not say and was taken to be so, and what of it is left out.
+  virtual std::vector<std::string> assumptions() const { return {}; }
   // Tokens of a sample; 0 where it has none.
   virtual std::int64_t sequence() const = 0;
 

@@ -9,10 +9,14 @@
 
 namespace zeroshard {
 
-// Measured on this machine (`zeroshard env --measure`), or what such a machine usually has.
+// Measured on this machine (`zeroshard env --measure`), given by the user, or what such a machine
+// usually has.
 struct Rate {
   double value = 0.0;
   bool measured = false;
+  bool given = false;
+
+  std::string_view source() const { return measured ? "measured" : given ? "given" : "assumed"; }
 };
 
 // Of one rank, with all ranks of its host at work. Bytes and operations per second.
@@ -28,6 +32,10 @@ struct Rates {
   Rate far_bytes = {};           // to ranks of other hosts
   Rate operator_seconds = {};    // until an operator has begun
   Rate collective_seconds = {};  // until a collective has begun
+
+  // Else only what travels between ranks can be timed.
+  bool has_compute() const { return product_flops_16.value > 0 && device_bytes.value > 0; }
+  bool has_network() const { return near_bytes.value > 0 && far_bytes.value > 0; }
 };
 
 struct KnownDevice {
@@ -40,8 +48,11 @@ struct KnownDevice {
 };
 
 const std::vector<KnownDevice>& known_devices();
-// "H100", "h100-80gb", "RTX 4090", "NVIDIA H200": by the part that names it.
-const KnownDevice* find_device(std::string_view name);
+// "H100", "h100-80gb", "RTX 4090", "NVIDIA A100-SXM4-40GB": by the words that name it, and with the
+// size that stands among them. Nothing for a name that is only like one that is known.
+std::optional<KnownDevice> find_device(std::string_view name);
+// Whose memory comes nearest: its rates are taken for a device of which only the size is known.
+const KnownDevice& nearest_device(std::int64_t memory_bytes);
 
 // What to assume of a known device, or of a CPU with so many cores for each rank.
 Rates assumed_rates(const KnownDevice& device);

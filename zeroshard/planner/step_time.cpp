@@ -51,6 +51,15 @@ class StepClock {
     return time;
   }
 
+  double network_seconds() const {
+    if (ranks_ == 1) return 0;
+    const bool far = ranks_ > facts_.ranks_per_node;
+    const double near = facts_.rates.near_bytes.value;
+    const double rate = far ? std::min(near, facts_.rates.far_bytes.value) : near;
+    const auto bytes = static_cast<double>(bytes_sent_per_step(facts_.model, options_));
+    return bytes / rate + collectives() * facts_.rates.collective_seconds.value;
+  }
+
  private:
   bool accelerated() const { return options_.accelerator; }
   double width() const { return static_cast<double>(bytes_of(options_.precision.model())); }
@@ -92,15 +101,6 @@ class StepClock {
 
   double host_seconds() const {
     return owned_.host * update_bytes() / facts_.rates.host_update_bytes.value;
-  }
-
-  double network_seconds() const {
-    if (ranks_ == 1) return 0;
-    const bool far = ranks_ > facts_.ranks_per_node;
-    const double near = facts_.rates.near_bytes.value;
-    const double rate = far ? std::min(near, facts_.rates.far_bytes.value) : near;
-    const auto bytes = static_cast<double>(bytes_sent_per_step(facts_.model, options_));
-    return bytes / rate + collectives() * facts_.rates.collective_seconds.value;
   }
 
   double collectives() const {
@@ -173,5 +173,7 @@ Bottleneck StepEstimate::bottleneck(std::int64_t micro_steps) const {
 }
 
 StepEstimate step_time(const StepFacts& facts) { return StepClock(facts).run(); }
+
+double network_seconds(const StepFacts& facts) { return StepClock(facts).network_seconds(); }
 
 }  // namespace zeroshard

@@ -43,4 +43,7 @@ struct StepFacts {
 
 StepEstimate step_time(const StepFacts& facts);
 
+// Of all collectives of a step: known where computation is not.
+double network_seconds(const StepFacts& facts);
+
 }  // namespace zeroshard

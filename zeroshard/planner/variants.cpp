@@ -22,14 +22,22 @@ std::int64_t PlannedVariant::needed(Tier tier) const {
   return memory.peak(tier) - memory.engine.buffers(BufferUse::undo, tier);
 }
 
-bool PlannedVariant::fits(Tier tier, const MemoryLimits& limits) const {
+std::optional<std::int64_t> PlannedVariant::left(Tier tier, const MemoryLimits& limits) const {
   const auto limit = limits.of(tier);
-  return !limit || needed(tier) <= *limit;
+  return limit ? std::optional(*limit - needed(tier)) : std::nullopt;
+}
+
+std::optional<std::int64_t> PlannedVariant::left_of_both(const MemoryLimits& limits) const {
+  return limits.both ? std::optional(*limits.both - needed_of_both()) : std::nullopt;
+}
+
+bool PlannedVariant::fits(Tier tier, const MemoryLimits& limits) const {
+  return left(tier, limits).value_or(0) >= 0;
 }
 
 bool PlannedVariant::fits(const MemoryLimits& limits) const {
-  const bool fits_both = !limits.both || needed_of_both() <= *limits.both;
-  return !budget_shortage && fits_both && fits(Tier::device, limits) && fits(Tier::host, limits);
+  return !budget_shortage && left_of_both(limits).value_or(0) >= 0 && fits(Tier::device, limits) &&
+         fits(Tier::host, limits);
 }
 
 PlannedVariant VariantPlanner::answer(const Variant& variant, const Question& question) const {
@@ -53,13 +61,15 @@ PlannedVariant VariantPlanner::answer(const Variant& variant, const Question& qu
   if (!question.with_time) return planned;
   planned.units_on_device = tier_plan(layout, planned.options).first_host_unit;
   planned.sent_bytes = bytes_sent_per_step(layout, planned.options);
-  if (activations && subject_.rates) {
-    planned.time = step_time({.model = layout,
-                              .options = planned.options,
-                              .activations = *activations,
-                              .rates = *subject_.rates,
-                              .ranks_per_node = subject_.ranks_per_node});
-  }
+  if (!subject_.rates || !subject_.rates->has_network()) return planned;
+  static const ModelActivations kUnknown;
+  const StepFacts facts{.model = layout,
+                        .options = planned.options,
+                        .activations = activations ? *activations : kUnknown,
+                        .rates = *subject_.rates,
+                        .ranks_per_node = subject_.ranks_per_node};
+  planned.network_seconds = network_seconds(facts);
+  if (activations && subject_.rates->has_compute()) planned.time = step_time(facts);
   return planned;
 }
 

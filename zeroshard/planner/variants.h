@@ -59,8 +59,9 @@ struct PlannedVariant {
   MemoryPlan memory;
   std::int64_t sent_bytes = 0;  // per rank and step
   std::optional<StepEstimate> time = {};
-  std::size_t units_on_device = 0;            // that keep their optimizer states there
-  std::optional<Fault> budget_shortage = {};  // a budget of the configuration is too small
+  std::optional<double> network_seconds = {};  // known where the whole time is not
+  std::size_t units_on_device = 0;             // that keep their optimizer states there
+  std::optional<Fault> budget_shortage = {};   // a budget of the configuration is too small
 
   bool fits(Tier tier, const MemoryLimits& limits) const;
   bool fits(const MemoryLimits& limits) const;
@@ -69,6 +70,9 @@ struct PlannedVariant {
   std::int64_t needed_of_both() const {
     return checked_add(needed(Tier::device), needed(Tier::host));
   }
+  // What a limit leaves; negative: by how much it is over. Unset: no limit.
+  std::optional<std::int64_t> left(Tier tier, const MemoryLimits& limits) const;
+  std::optional<std::int64_t> left_of_both(const MemoryLimits& limits) const;
 };
 
 // What is planned for.

@@ -18,6 +18,8 @@ namespace {
 
 constexpr const char* kStage = "zero_optimization.stage";
 constexpr const char* kOffload = "zero_optimization.offload_optimizer.device";
+constexpr const char* kParameters = "zero_optimization.offload_param.device";
+constexpr const char* kOldParameters = "zero_optimization.cpu_offload_param";
 
 bool shards_parameters(int stage) { return stage_row(stage).parameters == Placement::sharded; }
 
@@ -65,10 +67,18 @@ Variant configured_variant(const Config& config) {
               config.offload.parameters != Tier::device && shards_parameters(config.zero.stage)};
 }
 
+// Where parameters lie is a part of the question only where nobody has said it. What is said holds
+// for stage 3, which may be what the answer is.
 OpenQuestions open_questions(const config::ReadResult& read) {
+  const bool offload = config::left_at_auto(read.provenance, kOffload);
+  const bool says =
+      config::says(read.provenance, kParameters) || config::says(read.provenance, kOldParameters);
   return {.stage = config::left_at_auto(read.provenance, kStage),
-          .offload = config::left_at_auto(read.provenance, kOffload),
-          .given = configured_variant(read.config)};
+          .offload = offload,
+          .parameters = offload && !says,
+          .given = {.stage = read.config.zero.stage,
+                    .optimizer_on_host = read.config.offload.optimizer != Tier::device,
+                    .parameters_on_host = read.config.offload.parameters != Tier::device}};
 }
 
 bool leaves_open(const config::ReadResult& read) {

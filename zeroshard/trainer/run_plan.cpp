@@ -32,42 +32,94 @@ PlanFacts plan_facts(const RunFacts& facts, std::int64_t micro_batch, std::int64
           .micro_steps = micro_steps};
 }
 
-// A divisor of what a rank has to do in a step, where that is given; else a power of two.
-std::int64_t fitting_micro_batch(const config::ReadResult& read, const RunFacts& facts,
-                                 std::int64_t most) {
-  const BatchOptions& batch = read.config.batch;
-  if (batch.train && *batch.train % facts.world_size == 0) {
-    const std::int64_t each = *batch.train / facts.world_size;
-    if (batch.accumulation) return std::max<std::int64_t>(each / *batch.accumulation, 1);
-    std::int64_t best = 1;
-    for (std::int64_t size = 1; size <= std::min(each, most); ++size) {
-      if (each % size == 0) best = size;
-    }
-    return best;
+// Micro-batches that are asked about, each with the micro-steps that it leaves to a step: several
+// of them add up their gradients in memory that one does without.
+class MicroBatches {
+ public:
+  MicroBatches(const config::ReadResult& read, const PlannedModel& model, const RunFacts& facts)
+      : read_(read), model_(model), facts_(facts), variant_(configured_variant(read.config)) {}
+
+  VariantPlanner planner(std::int64_t micro_batch, std::int64_t micro_steps) const {
+    return VariantPlanner(
+        plan_subject(read_, model_, plan_facts(facts_, micro_batch, micro_steps)));
   }
-  if (facts.sample_count > 0) most = std::min(most, facts.sample_count / facts.world_size);
-  std::int64_t size = 1;
-  while (2 * size <= most) size *= 2;
-  return size;
+  PlannedVariant plan(std::int64_t micro_batch, std::int64_t micro_steps) const {
+    return planner(micro_batch, micro_steps).plan(variant_);
+  }
+
+  // What fits and saves time: a divisor of what a rank has to do in a step, where that is given;
+  // else a power of two.
+  std::optional<std::int64_t> choose(std::int64_t useful) const {
+    const BatchOptions& batch = read_.config.batch;
+    const std::int64_t steps = batch.accumulation.value_or(1);
+    if (!batch.train || *batch.train % facts_.world_size != 0) return power_of_two(useful, steps);
+    const std::int64_t each = *batch.train / facts_.world_size;
+    if (batch.accumulation) {
+      const std::int64_t size = std::max<std::int64_t>(each / steps, 1);
+      return fits(size, steps) ? std::optional(size) : std::nullopt;
+    }
+    for (std::int64_t size = std::min(each, useful); size >= 1; --size) {
+      if (each % size == 0 && fits(size, each / size)) return size;
+    }
+    return std::nullopt;
+  }
+
+  // The largest with as many micro-steps as one of that size leaves.
+  std::int64_t most_beside(std::int64_t size) const {
+    const BatchOptions& batch = read_.config.batch;
+    std::int64_t steps = batch.accumulation.value_or(1);
+    if (batch.train) {
+      steps = std::max<std::int64_t>(*batch.train / (facts_.world_size * size), steps);
+    }
+    return planner(size, steps).largest_micro_batch(variant_, facts_.memory).value_or(size);
+  }
+
+ private:
+  bool fits(std::int64_t micro_batch, std::int64_t micro_steps) const {
+    return plan(micro_batch, micro_steps).fits(facts_.memory);
+  }
+
+  std::optional<std::int64_t> power_of_two(std::int64_t most, std::int64_t steps) const {
+    const auto fits = planner(1, steps).largest_micro_batch(variant_, facts_.memory);
+    if (!fits) return std::nullopt;
+    most = std::min(most, *fits);
+    if (facts_.sample_count > 0) most = std::min(most, facts_.sample_count / facts_.world_size);
+    std::int64_t size = 1;
+    while (2 * size <= most) size *= 2;
+    return size;
+  }
+
+  const config::ReadResult& read_;
+  const PlannedModel& model_;
+  const RunFacts& facts_;
+  const Variant variant_;
+};
+
+// The micro-steps of a step whose micro-batches are of one sample, or as many as are given.
+std::int64_t most_micro_steps(const BatchOptions& batch, const RunFacts& facts) {
+  if (batch.accumulation || !batch.train) return batch.accumulation.value_or(1);
+  return std::max<std::int64_t>(*batch.train / facts.world_size, 1);
 }
 
-void settle_micro_batch(config::ReadResult& read, const VariantPlanner& planner,
-                        const RunFacts& facts, std::vector<std::string>& said) {
-  const auto fits = planner.largest_micro_batch(configured_variant(read.config), facts.memory);
-  if (!fits) {
+void settle_micro_batch(config::ReadResult& read, const PlannedModel& model, const RunFacts& facts,
+                        std::vector<std::string>& said) {
+  const MicroBatches micro_batches(read, model, facts);
+  const std::int64_t tokens = facts.has_accelerator ? kTokensOnAccelerator : kTokensOnCpu;
+  const std::int64_t useful =
+      std::max<std::int64_t>(tokens / std::max<std::int64_t>(model.sequence(), 1), 1);
+  const auto size = micro_batches.choose(useful);
+  if (!size) {
+    const PlannedVariant least = micro_batches.plan(1, most_micro_steps(read.config.batch, facts));
     throw ConfigError(
-        {.what = "not even a micro-batch of 1 fits into memory",
-         .value = verdict(planner.plan(configured_variant(read.config)), facts.memory),
+        {.what = "no micro-batch fits into memory that makes the batch size, not even 1",
+         .value = verdict(least, facts.memory),
          .remedy = "let \"stage\" or \"offload_optimizer\" be \"auto\" as well, take "
                    "more ranks, or checkpoint activations"});
   }
-  const std::int64_t tokens = facts.has_accelerator ? kTokensOnAccelerator : kTokensOnCpu;
-  const std::int64_t useful = std::max<std::int64_t>(
-      tokens / std::max<std::int64_t>(planner.subject().model->sequence(), 1), 1);
-  const std::int64_t size = fitting_micro_batch(read, facts, std::min(*fits, useful));
-  config::resolve_auto(read, kMicroBatch, fmt::format("{}", size));
-  said.push_back(fmt::format("{} is \"auto\": {}, where {}{} fit", kMicroBatch, size,
-                             *fits >= useful ? "at least " : "", std::min(*fits, useful)));
+  const std::int64_t most = micro_batches.most_beside(*size);
+  config::resolve_auto(read, kMicroBatch, fmt::format("{}", *size));
+  said.push_back(fmt::format("{} is \"auto\": {}, where {}{} fit", kMicroBatch, *size,
+                             most >= useful ? "at least " : "", std::min(most, useful)));
 }
 
 FootprintOptions counted_options(const RunSettings& run, const RunFacts& facts) {
@@ -91,14 +143,15 @@ std::vector<std::string> settle_auto(config::ReadResult& read, const ModelOption
   if (!facts.memory.any() || !(leaves_open(read) || asks_micro_batch)) return said;
   const auto planned = planned_model(model);
   // A micro-batch that is open is decided afterwards, and by then the rest must fit.
-  const PlanFacts how =
-      plan_facts(facts, asks_micro_batch ? 1 : batch.micro_per_rank, batch.accumulation);
+  const PlanFacts how = asks_micro_batch
+                            ? plan_facts(facts, 1, most_micro_steps(read.config.batch, facts))
+                            : plan_facts(facts, batch.micro_per_rank, batch.accumulation);
   if (leaves_open(read)) {
     said.push_back(
         settle_variant(read, VariantPlanner(plan_subject(read, *planned, how)), facts.memory));
   }
   if (asks_micro_batch) {
-    settle_micro_batch(read, VariantPlanner(plan_subject(read, *planned, how)), facts, said);
+    settle_micro_batch(read, *planned, facts, said);
   }
   return said;
 }
