@@ -74,9 +74,6 @@ struct BesideEngine {
   Overheads overheads = {};
 };
 
-// Whether every gradient stays as autograd has made it, until the update.
-bool holds_all_gradients(const FootprintOptions& options, int ranks);
-
 struct MemoryPlan {
   Footprint engine;  // all of it at once, as the ledger's peaks have it
   std::array<MemoryTable, kStepPhases.size()> phases;
