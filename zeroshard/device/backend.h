@@ -66,6 +66,7 @@ struct CopyRequest {
 struct DeviceMemory {
   std::int64_t total = 0;
   std::int64_t free = 0;
+  std::int64_t kept = 0;  // by this process's allocator, given out or not: of what is not free
 };
 
 // One order of work; stream.h says what each call promises.

@@ -43,6 +43,9 @@ class Timeline {
     return worst;
   }
 
+  // Behind forward(): what waits for backward.
+  std::int64_t kept() const { return activations_.batch + activations_.tables + kept_; }
+
   // Behind forward(). A gradient that passes is among what its own unit works with until then, and
   // leaves while the next unit computes.
   MemoryTable backward() {
@@ -182,6 +185,7 @@ MemoryPlan plan_memory(const ModelLayout& model, const FootprintOptions& options
 
   Timeline timeline(rest, activations, tiers);
   const MemoryTable forward = timeline.forward();
+  plan.kept_activations = timeline.kept();
   plan.phases = {rest, forward, timeline.backward(), step};
   return plan;
 }
