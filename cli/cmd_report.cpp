@@ -1,8 +1,10 @@
 // `zeroshard report`: the page of `train --report`, made of a log later on.
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -21,10 +23,13 @@ struct ReportArguments {
 };
 
 int report(const ReportArguments& arguments) {
+  std::error_code unknown;
+  const bool is_folder = std::filesystem::is_directory(arguments.log, unknown);
   std::ifstream file(arguments.log, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) {
-    throw ConfigError({.what = "the log cannot be read",
+  std::string text;
+  if (!is_folder) text.assign(std::istreambuf_iterator<char>(file), {});
+  if (is_folder || !file) {
+    throw ConfigError({.what = is_folder ? "the log is a folder" : "the log cannot be read",
                        .value = arguments.log,
                        .remedy = "name a file that `zeroshard train --log` has written"});
   }

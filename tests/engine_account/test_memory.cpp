@@ -27,6 +27,15 @@ std::vector<Case> cases() {
          p.fp16.enabled = true;
          p.grad_accum_dtype = DType::fp32;
        })},
+      {"bf16 with fp32 in between", precision([](PrecisionOptions& p) {
+         p.bf16.enabled = true;
+         p.grad_accum_dtype = DType::fp32;
+       })},
+      {"bf16 with fp32 in between, divided first", precision([](PrecisionOptions& p) {
+         p.bf16.enabled = true;
+         p.grad_accum_dtype = DType::fp32;
+         p.gradient_predivide_factor = 2.0;
+       })},
       {"bf16 that travels as fp32", precision([](PrecisionOptions& p) {
          p.bf16.enabled = true;
          p.communication_data_type = DType::fp32;

@@ -71,7 +71,9 @@ TierPlan plan(const std::vector<UnitLayout>& units, std::vector<bool> resident,
 }
 
 TierPlanOptions with_optimizer_on_host(int stage) {
-  return {.stage = stage_row(stage), .offload = {.optimizer = Tier::host}, .reduced = DType::bf16};
+  return {.stage = stage_row(stage),
+          .offload = {.optimizer = Tier::host},
+          .gradients = {.reduced = DType::bf16}};
 }
 
 TEST(TierPlan, EverythingIsOnTheDeviceByDefault) {
@@ -115,7 +117,7 @@ TEST(TierPlan, DelayedUpdatesHaveAPieceOfTheirOwn) {
 
 TEST(TierPlan, AnFp32MasterGoesUpItself) {
   TierPlanOptions options = with_optimizer_on_host(2);
-  options.reduced = DType::fp32;
+  options.gradients.reduced = DType::fp32;
   EXPECT_EQ(plan(two_units(2, DType::fp32), {true, true}, options).staging, Ring{});
 }
 
@@ -140,6 +142,25 @@ TEST(TierPlan, GradientsOfOneRankPassThroughTheDevice) {
     EXPECT_EQ(plan(two_units(1), {true, true}, options).passing_gradient_bytes, kept ? 0 : 4096);
     EXPECT_EQ(plan(two_units(2), {true, true}, options).passing_gradient_bytes, 0);
   }
+}
+
+TEST(TierPlan, TorchsOwnGradientsOfEachUnit) {
+  const TierPlan passing = plan(two_units(1), {true, true}, with_optimizer_on_host(2));
+  EXPECT_EQ(passing.gradients[0].passing_bytes, 2048);
+  EXPECT_EQ(passing.gradients[1].passing_bytes, 4096);
+  EXPECT_EQ(passing.gradients[1].held_bytes, 0);
+  TierPlanOptions options{
+      .gradients = {.communication = DType::bf16, .reduced = DType::bf16}};  // added up in fp32
+  const auto held = [&](int ranks) {
+    return plan(two_units(ranks), {true, true}, options).gradients[1].held_bytes;
+  };
+  EXPECT_EQ(held(1), 4096) << "in their own dtype";
+  EXPECT_EQ(held(2), 0);
+  options.gradients.scaled = true;
+  EXPECT_EQ(held(1), 0);
+  options.gradients.scaled = false;
+  options.micro_steps = 2;
+  EXPECT_EQ(held(1), 0);
 }
 
 TEST(TierPlan, ParametersLeaveWhereTheyAreSharded) {

@@ -39,10 +39,12 @@ TEST(JsonObject, HasAllKindsOfValues) {
                                 .add("yes", true)
                                 .add("name", "a\"b")
                                 .add("owned", std::string("text"))
+                                .add("list", std::vector<std::string>{"[", "b\""})
+                                .add("empty", std::vector<std::string>())
                                 .add("inner", JsonObject().add("x", 1).add("none", JsonObject()));
   EXPECT_EQ(object.text(),
             R"({"step":3,"size":7,"loss":2.5,"whole":4.0,"half":0.5,"yes":true,"name":"a\"b",)"
-            R"("owned":"text","inner":{"x":1,"none":{}}})");
+            R"("owned":"text","list":["[","b\""],"empty":[],"inner":{"x":1,"none":{}}})");
 }
 
 TEST(JsonObject, IntegersAreExactToTheirEnds) {

@@ -65,6 +65,22 @@ TEST(MemoryPlan, GradientsThatAreHeldArriveOneByOne) {
   EXPECT_EQ(plan.at(StepPhase::step).total(Tier::device), states + 7 + 3 * gradient);
 }
 
+// Whatever they would be added up in.
+TEST(MemoryPlan, HeldGradientsHaveTheirOwnDtype) {
+  const ModelLayout model = equal_units(3 * kUnit, 3, DType::bf16, 1);
+  for (int stage = 0; stage < 4; ++stage) {
+    FootprintOptions options = bf16_at(stage);
+    options.precision.grad_accum_dtype = DType::fp32;
+    const MemoryPlan plan = plan_memory(model, options);
+    EXPECT_EQ(plan.at(StepPhase::rest).bytes(Line::gradients, Tier::device), 0) << stage;
+    EXPECT_EQ(plan.at(StepPhase::step).bytes(Line::gradients, Tier::device), 3 * 2 * kUnit);
+    options.precision.gradient_predivide_factor = 2.0;  // which they cannot be held through
+    EXPECT_EQ(plan_memory(model, options).at(StepPhase::rest).bytes(Line::gradients, Tier::device),
+              3 * kUnit * (stage < 2 ? 4 : 2))
+        << stage;
+  }
+}
+
 TEST(MemoryPlan, KeptGradientsAreThereAllTheTime) {
   const ModelLayout model = equal_units(3 * kUnit, 3, DType::bf16, 1);
   FootprintOptions options = bf16_at(0);

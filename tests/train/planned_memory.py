@@ -2,6 +2,7 @@
 import random
 
 LEAST = 300e6  # bytes above the process before the model is made; below that pages decide
+LEAST_ON_HOST = 100e6
 TOLERANCE = 0.05
 
 
@@ -70,4 +71,7 @@ def differences(memory):
     found = {name: phases["measured"][name] / planned - 1 for name, planned in phases["planned"].items()}
     found["peak"] = max(phases["measured"].values()) / max(phases["planned"].values()) - 1
     found["process"] = process["measured"] / process["planned"] - 1
+    host = memory["host_total"]
+    if host["planned"] >= LEAST_ON_HOST:
+        found["host"] = host["measured"] / host["planned"] - 1
     return found

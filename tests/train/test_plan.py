@@ -71,10 +71,13 @@ class Measured(TrainTest):
         self.assertEqual(inexact(memory), {})
         for name, planned in memory["phases"]["planned"].items():
             self.assertAlmostEqual(memory["phases"]["measured"][name] / planned, 1, delta=0.05, msg=name)
+        activations = {key: memory["beside"][key]["activations"] for key in ("planned", "measured")}
+        self.assertAlmostEqual(activations["measured"] / activations["planned"], 1, delta=0.05)
+        self.assertEqual([name for name in memory["off"] if "libraries" not in name], [])
         self.assertEqual(self.run_.log[-1]["run"]["stage"], 2)
 
     def test_the_closing_table_has_each_phase_and_the_process(self):
-        for row in ("at rest", "forward", "backward", "update", "the process"):
+        for row in ("at rest", "forward", "backward", "update", "activations", "libraries", "the host", "the process"):
             self.assertRegex(self.run_.out, rf"(?m)^{row} +\S+ \S+ +\S+ \S+")
 
     def test_the_report_needs_no_network_and_has_what_the_log_has(self):

@@ -1,4 +1,5 @@
-"""As test_planned_memory, forty times: what lies above the process before the model, at least 300 MB of it."""
+"""As test_planned_memory, forty times: what lies above the process before the model, at least 300 MB of it, and of that the
+host's, where it is at least 100 MB. All figures are those of the rank that has taken most."""
 import itertools
 
 import train_support
@@ -7,7 +8,7 @@ from train_support import TrainTest, main
 
 RUNS = 40
 train_support.SECONDS = 240  # for one run, on a machine that has other work
-IN_ALL = ("at rest", "peak", "process")
+IN_ALL = ("at rest", "peak", "process", "host")
 
 
 class PlannedMemory(TrainTest):
@@ -25,7 +26,7 @@ class PlannedMemory(TrainTest):
                 runs += 1
                 self.assertEqual(inexact(run.memory), {})
                 found = differences(run.memory)
-                self.assertEqual({name: found[name] for name in IN_ALL if abs(found[name]) > TOLERANCE}, {})
+                self.assertEqual({name: found[name] for name in IN_ALL if abs(found.get(name, 0)) > TOLERANCE}, {})
             if runs == RUNS:
                 return
 

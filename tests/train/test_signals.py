@@ -63,6 +63,7 @@ class AskedToStop(SignalTest):
         err = self.err.read_text()
         self.assertEqual(err.count(f"{name} asked to stop (step {steps} of {MANY} is done)"), 1, err)
         self.assertNotIn("[comm]", err)  # to stop is no failure
+        self.assertRegex(self.out.read_text(), r"(?m)^the process +\S+ \S+ +\S+ \S+")  # planned beside measured
         self.assertNotIn("mpirun", err)
         self.assert_gone(self.mark)
 

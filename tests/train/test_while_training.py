@@ -110,6 +110,18 @@ class OutOfMemory(TrainTest):
                 self.assertNotIn("Exception raised from", run.err)
                 self.assertNotIn("frame #", run.err)
 
+    def test_of_states_says_what_would_fit(self):
+        """200 M parameters: their moments do not fit, while without them the device would do."""
+        def little_memory():
+            resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+        words, log = self.work.command({"train_micro_batch_size_per_gpu": 1}, steps=1,
+                                       model="gpt:layers=16,hidden=1024,heads=8,seq=8,vocab=1000")
+        run = call(words, preexec_fn=little_memory)
+        self.assertEqual(run.code, 1, run.err)
+        said = run.err[run.err.index("[storage] out of memory while "):]
+        self.assertRegex(said, r"of moments were asked for(?s:.)*; by the plan stage \d \+ offload_optimizer would fit; or ")
+        self.assertFalse(log.exists() and log.read_text())
+
 
 if __name__ == "__main__":
     main()

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -50,7 +51,36 @@ void keep_smaller(std::optional<int>& least, std::optional<int> cpus) {
   if (cpus && (!least || *cpus < *least)) least = cpus;
 }
 
+// "32768K"
+std::int64_t bytes_of_cache(const std::string& text) {
+  std::string_view rest = text;
+  const auto kib = take_number(rest);
+  return kib && rest.starts_with('K') ? *kib * 1024 : 0;
+}
+
 }  // namespace
+
+// A CPU has a folder for each of its caches, which it may share with others.
+std::int64_t last_level_cache_bytes(const fs::path& cpus) {
+  constexpr std::int64_t kUnknown = std::int64_t{64} << 20;
+  std::int64_t level = 0;
+  std::map<std::string, std::int64_t> caches;  // of that level, by who shares one
+  for (int cpu = 0; fs::exists(cpus / ("cpu" + std::to_string(cpu)) / "cache"); ++cpu) {
+    const fs::path folder = cpus / ("cpu" + std::to_string(cpu)) / "cache";
+    for (int index = 0; fs::exists(folder / ("index" + std::to_string(index))); ++index) {
+      const fs::path cache = folder / ("index" + std::to_string(index));
+      const std::int64_t here = number_in_file(cache / "level").value_or(0);
+      if (here < level) continue;
+      if (here > level) caches.clear();
+      level = here;
+      caches[text_of_file(cache / "shared_cpu_list")] =
+          bytes_of_cache(text_of_file(cache / "size"));
+    }
+  }
+  std::int64_t sum = 0;
+  for (const auto& [sharers, bytes] : caches) sum += bytes;
+  return sum > 0 ? sum : kUnknown;
+}
 
 int affinity_cpus() {
   constexpr int kMostCpus = 1 << 20;

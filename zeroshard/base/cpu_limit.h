@@ -2,6 +2,7 @@
 // threads there makes everything slower.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string_view>
@@ -10,6 +11,10 @@ namespace zeroshard {
 
 // The least of the affinity mask and the cgroup quotas, at least 1.
 int usable_cpus();
+
+// Of all last-level caches of the machine together; `cpus` is the folder of the kernel's words
+// about CPUs. Some tens of MiB where it does not say.
+std::int64_t last_level_cache_bytes(const std::filesystem::path& cpus = "/sys/devices/system/cpu");
 
 // CPUs in the calling thread's affinity mask, at least 1.
 int affinity_cpus();

@@ -66,6 +66,7 @@ struct CopyRequest {
 struct DeviceMemory {
   std::int64_t total = 0;
   std::int64_t free = 0;
+  std::int64_t kept = 0;  // by this process's allocator, given out or not: of what is not free
 };
 
 // Kernels of an urgent stream are begun before those of others that wait for room on the device. It

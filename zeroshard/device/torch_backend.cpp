@@ -196,9 +196,14 @@ class TorchBackend final : public DeviceBackend {
   std::optional<DeviceMemory> device_memory(int index) override {
     return with_our_errors([&] {
       const c10::DeviceGuard scope(device(index));
-      const auto [free, total] = c10::getDeviceAllocator(kType)->getMemoryInfo(narrow(index));
-      return DeviceMemory{.total = static_cast<std::int64_t>(total),
+      c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(kType);
+      const auto [free, total] = allocator->getMemoryInfo(narrow(index));
+      DeviceMemory memory{.total = static_cast<std::int64_t>(total),
                           .free = static_cast<std::int64_t>(free)};
+      if (allocator->initialized()) {
+        memory.kept = allocator->getDeviceStats(narrow(index)).reserved_bytes[kAllPools].current;
+      }
+      return memory;
     });
   }
 

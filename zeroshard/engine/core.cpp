@@ -155,13 +155,12 @@ void Core::plan_tiers() {
     layouts.push_back(&unit->layout());
     resident.push_back(unit->resident());
   }
-  const GradientPlan gradients = gradient_plan(options_, stage_, *gathers_);
   tiers_ = zeroshard::plan_tiers(layouts, resident,
                                  {.stage = stage_,
                                   .offload = options_.offload,
                                   .first_host_unit = fit.first_host_unit,
                                   .micro_steps = options_.accumulation_steps,
-                                  .reduced = gradients.reduced,
+                                  .gradients = gradient_plan(options_, stage_, *gathers_).types(),
                                   .speculates = updates_early(options_.zero),
                                   .undo_limit_bytes = fit.undo_limit_bytes,
                                   .delays = options_.zero.delayed_update,

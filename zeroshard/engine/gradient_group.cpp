@@ -100,18 +100,20 @@ WriteTarget GradientPlan::flat_target() const {
   return world_size > 1 ? WriteTarget::bucket : WriteTarget::reduced;
 }
 
+GradientTypes GradientPlan::types() const {
+  return {.accumulation = accumulation,
+          .communication = communication,
+          .reduced = reduced,
+          .scaled = scale_before_sum != 1.0F || scale_after_sum != 1.0F};
+}
+
 WriteTarget GradientPlan::target(DType dtype, Tier tier) const {
   if (tier == Tier::host) {
     const bool keeps = host_unit_keeps_local(stage, world_size, accumulation_steps);
     return world_size > 1 || keeps ? flat_target() : WriteTarget::sent;
   }
-  const bool unscaled = scale_before_sum == 1.0F && scale_after_sum == 1.0F;
-  const bool holds =
-      unscaled &&
-      holds_gradients(
-          dtype, {.accumulation = accumulation, .communication = communication, .reduced = reduced},
-          world_size, accumulation_steps);
-  return holds ? WriteTarget::held : flat_target();
+  return holds_gradients(dtype, types(), world_size, accumulation_steps) ? WriteTarget::held
+                                                                         : flat_target();
 }
 
 GradientGroup::GradientGroup(const FlatGroup& group, const GradientPlan& plan,
@@ -176,21 +178,11 @@ void GradientGroup::allocate_reduced() {
   tensor_over(reduced_.data(), owned, plan_.reduced, reduced_device()).zero_();
 }
 
-// Held gradients are torch's memory, and count as the memory of ours that they stand for: from the
+// Held gradients are torch's memory, and count as all that the group will have of it: from the
 // first that comes to the end of the step.
 void GradientGroup::count_held(std::int64_t bytes) {
   const std::int64_t change = bytes - std::exchange(counted_bytes_, bytes);
   if (change != 0) memory_->ledger().add(Category::gradients, Tier::device, change);
-}
-
-std::int64_t GradientGroup::planned_bytes() const {
-  std::int64_t bytes = 0;
-  const auto add = [&](std::int64_t count, DType dtype) {
-    bytes += checked_round_up(count * bytes_of(dtype), kBufferAlignmentBytes);
-  };
-  if (plan_.keeps_local()) add(padded_numel(), plan_.accumulation);
-  if (!plan_.reduces_in_place()) add(padded_numel(), plan_.reduced);
-  return bytes;
 }
 
 at::Tensor GradientGroup::over(void* data, std::int64_t count, DType dtype) const {
@@ -240,7 +232,7 @@ void GradientGroup::write(std::size_t parameter, const at::Tensor& gradient, voi
 }
 
 void GradientGroup::hold(std::size_t parameter, const at::Tensor& gradient) {
-  count_held(planned_bytes());
+  count_held(own_gradient_bytes(group_));
   const bool as_it_is = gradient.scalar_type() == to_torch(group_.dtype) && is_ours_alone(gradient);
   if (as_it_is) {
     // The same memory, without autograd's book-keeping.

@@ -9,6 +9,7 @@
 
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/layout/placement.h"
+#include "zeroshard/layout/tier_plan.h"
 #include "zeroshard/layout/unit_layout.h"
 #include "zeroshard/numeric/arrays.h"
 #include "zeroshard/optim/norm_span.h"
@@ -53,6 +54,7 @@ struct GradientPlan {
   bool reduces_in_place() const {
     return keeps_local() && bytes_of(reduced) <= bytes_of(accumulation);
   }
+  GradientTypes types() const;
   // Where gradients of this dtype are written; `flat`: but not `held` or `sent`.
   WriteTarget target(DType dtype, Tier tier) const;
   WriteTarget flat_target() const;
@@ -155,7 +157,6 @@ class GradientGroup {
   void allocate_local();
   void allocate_reduced();
   void count_held(std::int64_t bytes);
-  std::int64_t planned_bytes() const;
   void* reduced_data() const;
   DType reduced_dtype() const { return promoted_ ? DType::fp32 : plan_.reduced; }
   bool adds_to_reduced() const { return target_ == WriteTarget::reduced && holds_reduced(); }

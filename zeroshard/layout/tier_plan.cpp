@@ -32,9 +32,11 @@ std::int64_t new_value_bytes(const UnitLayout& unit, const Stage& stage) {
   });
 }
 
-std::int64_t gradient_bytes(const UnitLayout& unit) {
-  return trainable_bytes(unit, [](const FlatGroup& group) {
-    return buffer_bytes(group.layout.padded_numel(), group.dtype);
+std::int64_t held_gradient_bytes(const UnitLayout& unit, const TierPlanOptions& options) {
+  return trainable_bytes(unit, [&](const FlatGroup& group) {
+    const bool holds =
+        holds_gradients(group.dtype, options.gradients, unit.world_size(), options.micro_steps);
+    return holds ? own_gradient_bytes(group) : 0;
   });
 }
 
@@ -42,9 +44,7 @@ std::int64_t gradient_bytes(const UnitLayout& unit) {
 std::int64_t changed_gradient_bytes(const UnitLayout& unit, const TierPlanOptions& options) {
   const bool adds_up = options.micro_steps > 1;
   return trainable_bytes(unit, [&](const FlatGroup& group) {
-    return adds_up || group.dtype != options.reduced
-               ? buffer_bytes(group.layout.padded_numel(), group.dtype)
-               : 0;
+    return adds_up || group.dtype != options.gradients.reduced ? own_gradient_bytes(group) : 0;
   });
 }
 
@@ -89,6 +89,10 @@ void plan_undo(TierPlan& plan, const std::vector<const UnitLayout*>& units,
 
 }  // namespace
 
+std::int64_t own_gradient_bytes(const FlatGroup& group) {
+  return buffer_bytes(group.layout.padded_numel(), group.dtype);
+}
+
 std::int64_t undo_bytes(const FlatGroup& group, const Stage& stage, int moments) {
   const std::int64_t numel = owned_numel(group, stage);
   if (!group.trainable || !can_be_undone(numel)) return 0;
@@ -126,11 +130,13 @@ TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vect
   TierPlan plan{.first_host_unit = first_host_unit_of(units, options),
                 .parameters = sharded && options.offload.parameters != Tier::device ? Tier::host
                                                                                     : Tier::device};
+  plan.gradients.resize(units.size());
   std::int64_t largest_staged = 0, largest_down = 0, largest_unsent = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
     const Tier states = plan.optimizer(i), parameters = plan.shard(resident[i]);
     const std::int64_t values = new_value_bytes(*units[i], stage);
     if (states == Tier::device) {
+      plan.gradients[i].held_bytes = held_gradient_bytes(*units[i], options);
       if (parameters == Tier::host) largest_down = std::max(largest_down, values);
       continue;
     }
@@ -141,7 +147,9 @@ TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vect
     const int ranks = units[i]->world_size();
     if (ranks > 1 || host_unit_keeps_local(stage, ranks, options.micro_steps)) continue;
     largest_staged = std::max(largest_staged, changed_gradient_bytes(*units[i], options));
-    plan.passing_gradient_bytes = std::max(plan.passing_gradient_bytes, gradient_bytes(*units[i]));
+    const std::int64_t passing = trainable_bytes(*units[i], own_gradient_bytes);
+    plan.gradients[i].passing_bytes = passing;
+    plan.passing_gradient_bytes = std::max(plan.passing_gradient_bytes, passing);
   }
   plan_undo(plan, units, resident, options);
   plan.staging = staging_ring(largest_staged);

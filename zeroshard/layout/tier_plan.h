@@ -53,6 +53,13 @@ struct TierPlan {
   // than this much of them is counted at once: the largest host unit's. 0 where the local gradient
   // is kept.
   std::int64_t passing_gradient_bytes = 0;
+  // Torch's own gradients of each unit: those that are held from its backward to the update, and
+  // those that pass, of which a part is there at once.
+  struct OwnGradients {
+    std::int64_t held_bytes = 0;
+    std::int64_t passing_bytes = 0;
+  };
+  std::vector<OwnGradients> gradients = {};
   // Host memory from which updates that begin before the norm is known can be taken back, and the
   // first unit that has a part of it: the last units' gradients come first. The number of units:
   // none has.
@@ -105,7 +112,11 @@ struct GradientTypes {
   DType accumulation = DType::fp32;   // the local gradient's
   DType communication = DType::fp32;  // what travels
   DType reduced = DType::fp32;        // G's
+  bool scaled = false;                // multiplied where there is one rank
 };
+
+// What gradients of a flat group take while they are as autograd has made them.
+std::int64_t own_gradient_bytes(const FlatGroup& group);
 
 // Whether gradients of a group on the device stay as autograd has made them until the update: with
 // one rank and one micro-step to a step, where all roundings on the way would leave them unchanged.
@@ -115,7 +126,7 @@ constexpr bool holds_gradients(DType dtype, const GradientTypes& types, int worl
   const auto keeps = [dtype](DType on_the_way) {
     return on_the_way == dtype || on_the_way == DType::fp32;
   };
-  return world_size == 1 && micro_steps == 1 && keeps(types.accumulation) &&
+  return world_size == 1 && micro_steps == 1 && !types.scaled && keeps(types.accumulation) &&
          keeps(types.communication) && types.reduced == dtype;
 }
 
@@ -125,7 +136,7 @@ struct TierPlanOptions {
   // In place of the ratio; offload.optimizer does not matter then.
   std::optional<std::size_t> first_host_unit = {};
   std::int64_t micro_steps = 1;
-  DType reduced = DType::fp32;  // G's
+  GradientTypes gradients = {};
   // Updates may begin before the norm is known, where there is memory to take them back: so many
   // bytes, or what it takes.
   bool speculates = false;

@@ -16,6 +16,17 @@ JsonObject& JsonObject::add(std::string_view key, std::string_view value) {
   return *this;
 }
 
+JsonObject& JsonObject::add(std::string_view key, const std::vector<std::string>& values) {
+  add_key(key);
+  members_ += '[';
+  for (const std::string& value : values) {
+    if (members_.back() != '[') members_ += ',';
+    append_json_string(members_, value);
+  }
+  members_ += ']';
+  return *this;
+}
+
 JsonObject& JsonObject::add_double(std::string_view key, double value) {
   add_key(key);
   append_json_number(members_, value);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "zeroshard/monitor/file_writer.h"
 
@@ -36,6 +37,7 @@ class JsonObject {
   JsonObject& add(std::string_view key, const char* value) {
     return add(key, std::string_view(value));
   }
+  JsonObject& add(std::string_view key, const std::vector<std::string>& values);
   JsonObject& add(std::string_view key, const JsonObject& value) {
     return add_text(key, value.text());
   }

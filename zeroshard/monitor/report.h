@@ -7,8 +7,9 @@
 
 namespace zeroshard {
 
-// `log`: the lines of `train --log`. Half a line at the end, as a crash leaves it, is passed over.
-// Throws ConfigError where there is no step in it. Of several runs in one file the last one counts.
+// `log`: the lines of `train --log`. Half a line, as a crash leaves it, is passed over. A run that
+// was resumed into the same file goes on where it was resumed; of other runs in one file the last
+// one counts. Throws ConfigError where there is no step in it.
 std::string report_page(std::string_view log);
 
 }  // namespace zeroshard

@@ -19,6 +19,9 @@ std::string number(double value) {
   return fmt::format("{:g}", std::round(value * 1e4) / 1e4);
 }
 
+constexpr double kMostDrawn = 1e307;
+constexpr double kMostTicks = 12;
+
 struct LegendPlace {
   double x = 0;
   int row = 0;
@@ -92,7 +95,11 @@ std::string Svg::text() const { return element(""); }
 std::string Svg::file() const { return element(picture_style()); }
 
 std::vector<double> ticks(double from, double to) {
-  if (!(to > from)) to = from + (from == 0 ? 1 : std::abs(from));
+  // Differences of what is drawn are finite, and steps not lost beside the numbers they lead to.
+  from = std::clamp(from, -kMostDrawn, kMostDrawn);
+  to = std::clamp(to, -kMostDrawn, kMostDrawn);
+  const double least = std::max(1e-300, 1e-12 * std::max(std::abs(from), std::abs(to)));
+  if (!(to - from > least)) to = from + (std::abs(from) < 1e-300 ? 1 : std::abs(from));
   const double rough = (to - from) / 5;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   double step = power;
@@ -101,8 +108,10 @@ std::vector<double> ticks(double from, double to) {
     if (step >= rough * 0.999) break;
   }
   std::vector<double> all;
-  for (double tick = std::floor(from / step + 1e-9) * step; tick < to + step * 0.999;
-       tick += step) {
+  const double first = std::floor(from / step + 1e-9);
+  for (double count = 0; count < kMostTicks; ++count) {
+    const double tick = (first + count) * step;
+    if (tick >= to + step * 0.999) break;
     all.push_back(std::abs(tick) < step * 1e-9 ? 0 : tick);
   }
   return all;
@@ -114,19 +123,21 @@ std::string line_chart(const LineChart& chart) {
   for (const LineChart::Series& series : chart.series) {
     for (const auto& [step, value] : series.points) {
       if (!std::isfinite(value)) continue;
-      x.see(step);
-      y.see(value);
+      x.see(std::clamp(step, -kMostDrawn, kMostDrawn));
+      y.see(std::clamp(value, -kMostDrawn, kMostDrawn));
     }
   }
   if (!(x.high >= x.low)) return {};
   const std::vector<double> up = ticks(chart.from_zero ? std::min(0.0, y.low) : y.low, y.high);
   const double low = up.front(), high = up.back();
-  const double last = std::max(x.high, x.low + 1);
+  const double last = std::max(x.high, x.low + std::max(1.0, 1e-12 * std::abs(x.low)));
   const auto at_x = [&](double step) {
-    return kLeft + (step - x.low) / (last - x.low) * (kWidth - kLeft - kRight);
+    const double share = (std::clamp(step, x.low, last) - x.low) / (last - x.low);
+    return kLeft + share * (kWidth - kLeft - kRight);
   };
   const auto at_y = [&](double value) {
-    return kHeight - kBottom - (value - low) / (high - low) * (kHeight - kTop - kBottom);
+    const double share = (std::clamp(value, low, high) - low) / (high - low);
+    return kHeight - kBottom - share * (kHeight - kTop - kBottom);
   };
   Svg svg(kWidth, kHeight);
   double at = kLeft;
@@ -176,8 +187,8 @@ Svg stacked_bars(const StackedBars& bars) {
   double most = bars.limit;
   for (const StackedBars::Row& row : bars.rows) {
     double sum = 0;
-    for (const double part : row.parts) sum += part;
-    most = std::max(most, sum);
+    for (const double part : row.parts) sum += std::max(part, 0.0);
+    most = std::max(most, std::min(sum, kMostDrawn));
   }
   // What is far beyond the limit would make everything else small.
   if (bars.limit > 0) most = std::min(most, 2.2 * bars.limit);
@@ -199,13 +210,14 @@ Svg stacked_bars(const StackedBars& bars) {
     svg.words(left - 10, y + 14, row.label, {.style = row.strong ? "strong" : "", .anchor = "end"});
     double from = 0;
     for (std::size_t i = 0; i < row.parts.size(); ++i) {
-      const double to = std::min(from + row.parts[i], end);
+      const double part = std::max(row.parts[i], 0.0);
+      const double to = std::min(from + part, end);
       if (to > from) {
         svg.rect(
             {left + from * scale, y, (to - from) * scale, kBar}, fmt::format("s{}", i),
             fmt::format("{}: {:.2f} {}", bars.names[i], row.parts[i] / bars.unit, bars.unit_name));
       }
-      from += row.parts[i];
+      from += part;
     }
     ends.push_back(from);
   }

@@ -51,8 +51,7 @@ MachineMeasurement measurement_of(const rapidjson::Value& object) {
       .accelerator = number_of(object, "accelerator", 0) != 0,
       .ranks = std::max(1, number_of(object, "ranks", 1)),
       .threads = std::max(1, number_of(object, "threads", 1)),
-      .device_memory_bytes = number_of(object, "device_memory_bytes", std::int64_t{0}),
-      .device_context_bytes = number_of(object, "device_context_bytes", std::int64_t{0})};
+      .device_memory_bytes = number_of(object, "device_memory_bytes", std::int64_t{0})};
   one.rates.device = text_of(object, "device");
   for (const NamedRate& rate : named_rates()) {
     const double value = number_of(object, std::string(rate.name).c_str(), 0.0);
@@ -79,7 +78,6 @@ void write(const MachineMeasurement& one,
   whole("ranks", one.ranks);
   whole("threads", one.threads);
   whole("device_memory_bytes", one.device_memory_bytes);
-  whole("device_context_bytes", one.device_context_bytes);
   for (const NamedRate& rate : named_rates()) {
     const Rate& value = one.rates.*rate.member;
     if (!value.measured) continue;

@@ -22,8 +22,7 @@ struct MachineMeasurement {
   bool accelerator = false;
   int ranks = 1;
   int threads = 1;
-  std::int64_t device_memory_bytes = 0;   // 0: not known
-  std::int64_t device_context_bytes = 0;  // that libraries take of it; 0: not known
+  std::int64_t device_memory_bytes = 0;  // 0: not known
   Rates rates = {};
 };
 

@@ -32,9 +32,13 @@ GatherPool gather_pool(const ModelLayout& model, const ZeroOptions& zero) {
 }
 
 // G is fp32 where several micro-steps add up in it.
-DType reduced_dtype(const FootprintOptions& options) {
+GradientTypes gradient_types(const FootprintOptions& options) {
+  const PrecisionOptions& precision = options.precision;
   const Stage& stage = stage_row(options.zero.stage);
-  return options.precision.reduced(stage.reductions_add_up(options.micro_steps));
+  return {.accumulation = precision.accumulation(),
+          .communication = precision.communication(),
+          .reduced = precision.reduced(stage.reductions_add_up(options.micro_steps)),
+          .scaled = precision.scales_alone()};
 }
 
 class Accountant {
@@ -44,7 +48,7 @@ class Accountant {
         options_(options),
         stage_(stage_row(options.zero.stage)),
         world_size_(model.units().empty() ? 1 : model.units().front().world_size()),
-        reduced_(reduced_dtype(options)) {
+        types_(gradient_types(options)) {
     // With one rank the shard is the whole buffer, so nothing is ever gathered into another one,
     // unless the shard lies on the host.
     const bool gathers = stage_.parameters == Placement::sharded &&
@@ -84,7 +88,7 @@ class Accountant {
                        .offload = options_.offload,
                        .first_host_unit = options_.first_host_unit,
                        .micro_steps = options_.micro_steps,
-                       .reduced = reduced_,
+                       .gradients = types_,
                        .speculates = updates_early(options_.zero),
                        .undo_limit_bytes = options_.undo_limit_bytes,
                        .delays = options_.zero.delayed_update,
@@ -109,24 +113,28 @@ class Accountant {
         master_form(group.dtype, tiers_.shard(resident_[unit]), tier, options_.zero.halved_masters);
     add(Category::master, tier, buffer_bytes(owned * stored_bytes(form), DType::uint8));
     add(Category::moments, tier, in_fp32 * options_.moments_per_parameter);
-    add_gradients(layout, tier, owned);
+    add_gradients(group, tier, owned);
   }
 
-  // A unit on the device has the local gradient where the stage keeps one, also where gradients are
-  // held (engine/gradient_group.h) and stand for it, and G overwrites it where G's elements fit
-  // into it. A unit on the host has G there, and its gradients pass through the device
-  // (layout/tier_plan.h) unless they must add up on it first.
-  void add_gradients(const FlatLayout& layout, Tier tier, std::int64_t owned) {
+  // A unit on the device has the local gradient where the stage keeps one, and G overwrites it
+  // where G's elements fit into it; where gradients are held there are these alone. A unit on the
+  // host has G there, and its gradients pass through the device (layout/tier_plan.h) unless they
+  // must add up on it first.
+  void add_gradients(const FlatGroup& group, Tier tier, std::int64_t owned) {
     const bool on_host = tier == Tier::host;
+    if (!on_host && holds_gradients(group.dtype, types_, world_size_, options_.micro_steps)) {
+      return add(Category::gradients, tier, own_gradient_bytes(group));
+    }
     const bool keeps_local = on_host
                                  ? host_unit_keeps_local(stage_, world_size_, options_.micro_steps)
                                  : stage_.gradients_accumulating == Placement::partial;
-    const DType accumulation = options_.precision.accumulation();
+    const DType accumulation = types_.accumulation, reduced = types_.reduced;
     if (keeps_local) {
-      add(Category::gradients, Tier::device, buffer_bytes(layout.padded_numel(), accumulation));
+      add(Category::gradients, Tier::device,
+          buffer_bytes(group.layout.padded_numel(), accumulation));
     }
-    const bool in_place = keeps_local && !on_host && bytes_of(reduced_) <= bytes_of(accumulation);
-    if (!in_place) add(Category::gradients, tier, buffer_bytes(owned, reduced_));
+    const bool in_place = keeps_local && !on_host && bytes_of(reduced) <= bytes_of(accumulation);
+    if (!in_place) add(Category::gradients, tier, buffer_bytes(owned, reduced));
   }
 
   void add_save_buffers() {
@@ -182,7 +190,7 @@ class Accountant {
   const FootprintOptions& options_;
   const Stage& stage_;
   int world_size_;
-  DType reduced_;
+  GradientTypes types_;
   GatherPool pool_ = {};
   std::vector<bool> resident_ = {};
   TierPlan tiers_ = {};
@@ -234,6 +242,12 @@ TierPlan tier_plan(const ModelLayout& model, const FootprintOptions& options) {
   return Accountant(model, options).tiers();
 }
 
+bool holds_all_gradients(const FootprintOptions& options, int ranks) {
+  return options.offload.optimizer == Tier::device &&
+         holds_gradients(options.precision.model(), gradient_types(options), ranks,
+                         options.micro_steps);
+}
+
 std::int64_t bytes_sent_per_step(const ModelLayout& model, const FootprintOptions& options) {
   const Stage& stage = stage_row(options.zero.stage);
   const bool sharded = stage.parameters == Placement::sharded;
@@ -244,10 +258,11 @@ std::int64_t bytes_sent_per_step(const ModelLayout& model, const FootprintOption
       const Traffic traffic = traffic_per_step(
           stage, static_cast<int>(options.micro_steps),
           {.trainable = group.trainable, .released = sharded && !pool.persistent[i]});
-      const TrafficBytes bytes = bytes_sent(group.layout, traffic,
-                                            {.parameters = group.dtype,
-                                             .reduced = options.precision.communication(),
-                                             .gathered_gradients = reduced_dtype(options)});
+      const TrafficBytes bytes =
+          bytes_sent(group.layout, traffic,
+                     {.parameters = group.dtype,
+                      .reduced = options.precision.communication(),
+                      .gathered_gradients = gradient_types(options).reduced});
       sum = checked_add(sum, checked_add(bytes.reduce, bytes.gather));
     }
   }

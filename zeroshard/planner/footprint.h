@@ -64,6 +64,9 @@ Footprint footprint(const ModelLayout& model, const FootprintOptions& options);
 // Which tier the states lie on in that footprint.
 TierPlan tier_plan(const ModelLayout& model, const FootprintOptions& options);
 
+// Whether every gradient stays as autograd has made it, until the update.
+bool holds_all_gradients(const FootprintOptions& options, int ranks);
+
 // What each rank sends in one step.
 std::int64_t bytes_sent_per_step(const ModelLayout& model, const FootprintOptions& options);
 

@@ -1,53 +1,12 @@
 #include "zeroshard/planner/memory_plan.h"
 
 #include <algorithm>
-#include <iterator>
 #include <vector>
 
-#include "zeroshard/layout/alignment.h"
-#include "zeroshard/layout/placement.h"
+#include "zeroshard/layout/checked.h"
 
 namespace zeroshard {
 namespace {
-
-GradientTypes gradient_types(const FootprintOptions& options) {
-  const Stage& stage = stage_row(options.zero.stage);
-  return {.accumulation = options.precision.accumulation(),
-          .communication = options.precision.communication(),
-          .reduced = options.precision.reduced(stage.reductions_add_up(options.micro_steps))};
-}
-
-// Of each unit: gradients that are there from its backward to the update, and not before.
-std::vector<std::int64_t> arising_gradients(const ModelLayout& model,
-                                            const FootprintOptions& options,
-                                            const TierPlan& tiers) {
-  const GradientTypes types = gradient_types(options);
-  std::vector<std::int64_t> bytes;
-  for (std::size_t i = 0; i < model.units().size(); ++i) {
-    const UnitLayout& unit = model.units()[i];
-    bytes.push_back(0);
-    if (tiers.optimizer(i) == Tier::host) continue;
-    for (const FlatGroup& group : unit.groups()) {
-      const bool holds = group.trainable && holds_gradients(group.dtype, types, unit.world_size(),
-                                                            options.micro_steps);
-      if (holds) bytes.back() += buffer_bytes(group.layout.padded_numel(), group.dtype);
-    }
-  }
-  return bytes;
-}
-
-// Of each unit: gradients that pass through the device on their way to the host.
-std::vector<std::int64_t> passing_gradients(const ModelLayout& model, const TierPlan& tiers) {
-  std::vector<std::int64_t> bytes;
-  for (std::size_t i = 0; i < model.units().size(); ++i) {
-    bytes.push_back(0);
-    if (tiers.optimizer(i) != Tier::host) continue;
-    for (const FlatGroup& group : model.units()[i].groups()) {
-      if (group.trainable) bytes.back() += buffer_bytes(group.layout.padded_numel(), group.dtype);
-    }
-  }
-  return bytes;
-}
 
 // What of the engine's memory is there all the time.
 MemoryTable engine_table(const Footprint& engine) {
@@ -70,15 +29,8 @@ MemoryTable engine_table(const Footprint& engine) {
 // Goes through a micro-step unit by unit, and notes the worst moment of each direction.
 class Timeline {
  public:
-  struct Gradients {
-    std::vector<std::int64_t> arising = {};  // by unit: they stay to the update
-    std::vector<std::int64_t> passing = {};  // by unit: they are on their way to the host
-    std::int64_t most_passing = 0;           // at once
-  };
-
-  Timeline(const MemoryTable& at_rest, const ModelActivations& activations,
-           const Gradients& gradients)
-      : base_(at_rest), activations_(activations), gradients_(gradients) {
+  Timeline(const MemoryTable& at_rest, const ModelActivations& activations, const TierPlan& tiers)
+      : base_(at_rest), activations_(activations), tiers_(tiers) {
     base_.add(Line::activations, Tier::device, activations.batch);
   }
 
@@ -91,12 +43,15 @@ class Timeline {
     return worst;
   }
 
+  // Behind forward(): what waits for backward.
+  std::int64_t kept() const { return activations_.batch + activations_.tables + kept_; }
+
   // Behind forward(). A gradient that passes is among what its own unit works with until then, and
   // leaves while the next unit computes.
   MemoryTable backward() {
     MemoryTable worst = base_;
     std::int64_t left = 0, passing = 0;
-    std::vector<bool> over(gradients_.arising.size());
+    std::vector<bool> over(tiers_.gradients.size());
     for (auto use = activations_.uses.rbegin(); use != activations_.uses.rend(); ++use) {
       kept_ -= use->kept;
       MemoryTable now = base_;
@@ -105,8 +60,9 @@ class Timeline {
       note(now, *use, use->backward, worst);
       left += use->left;
       if (use->unit >= over.size() || over[use->unit]) continue;
-      base_.add(Line::gradients, Tier::device, gradients_.arising[use->unit]);
-      passing = std::min(gradients_.most_passing, gradients_.passing[use->unit]);
+      const TierPlan::OwnGradients& own = tiers_.gradients[use->unit];
+      base_.add(Line::gradients, Tier::device, own.held_bytes);
+      passing = own.passing_bytes;
       over[use->unit] = true;
     }
     return worst;
@@ -131,25 +87,25 @@ class Timeline {
 
   MemoryTable base_;
   const ModelActivations& activations_;
-  const Gradients& gradients_;
+  const TierPlan& tiers_;
   std::int64_t kept_ = 0;
 };
 
-std::int64_t sum_of(const std::vector<std::int64_t>& all) {
+std::int64_t held_bytes(const TierPlan& tiers) {
   std::int64_t sum = 0;
-  for (const std::int64_t each : all) sum = checked_add(sum, each);
+  for (const auto& own : tiers.gradients) sum = checked_add(sum, own.held_bytes);
   return sum;
 }
 
 // The gradients that are complete last are still on their way when the update begins: those of the
 // root unit, and of the unit that forward begins with.
-std::int64_t last_passing(const ModelLayout& model, const Timeline::Gradients& gradients) {
+std::int64_t last_passing(const ModelLayout& model, const TierPlan& tiers) {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < model.units().size(); ++i) {
     const bool last = i == model.root_unit() || i == 0;
-    if (last) bytes = checked_add(bytes, gradients.passing[i]);
+    if (last) bytes = checked_add(bytes, tiers.gradients[i].passing_bytes);
   }
-  return std::min(bytes, gradients.most_passing);
+  return std::min(bytes, tiers.passing_gradient_bytes);
 }
 
 }  // namespace
@@ -206,12 +162,6 @@ std::int64_t MemoryTable::engine_total(Tier tier) const {
   return sum;
 }
 
-bool holds_all_gradients(const FootprintOptions& options, int ranks) {
-  return options.offload.optimizer == Tier::device &&
-         holds_gradients(options.precision.model(), gradient_types(options), ranks,
-                         options.micro_steps);
-}
-
 StepPhase MemoryPlan::worst(Tier tier) const {
   return *std::ranges::max_element(kStepPhases, {},
                                    [&](StepPhase phase) { return at(phase).total(tier); });
@@ -221,9 +171,6 @@ MemoryPlan plan_memory(const ModelLayout& model, const FootprintOptions& options
                        const BesideEngine& beside) {
   MemoryPlan plan{.engine = footprint(model, options), .phases = {}};
   const TierPlan tiers = tier_plan(model, options);
-  const Timeline::Gradients gradients{.arising = arising_gradients(model, options, tiers),
-                                      .passing = passing_gradients(model, tiers),
-                                      .most_passing = tiers.passing_gradient_bytes};
   static const ModelActivations kNone;
   const ModelActivations& activations = beside.activations == nullptr ? kNone : *beside.activations;
 
@@ -233,11 +180,12 @@ MemoryPlan plan_memory(const ModelLayout& model, const FootprintOptions& options
   step.add(Line::library, Tier::device, beside.overheads.device_bytes);
   step.add(Line::library, Tier::host, beside.overheads.host_bytes);
   MemoryTable rest = step;
-  rest.add(Line::gradients, Tier::device, -sum_of(gradients.arising));
-  step.add(Line::gradients, Tier::device, last_passing(model, gradients));
+  rest.add(Line::gradients, Tier::device, -held_bytes(tiers));
+  step.add(Line::gradients, Tier::device, last_passing(model, tiers));
 
-  Timeline timeline(rest, activations, gradients);
+  Timeline timeline(rest, activations, tiers);
   const MemoryTable forward = timeline.forward();
+  plan.kept_activations = timeline.kept();
   plan.phases = {rest, forward, timeline.backward(), step};
   return plan;
 }

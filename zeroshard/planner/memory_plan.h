@@ -74,12 +74,11 @@ struct BesideEngine {
   Overheads overheads = {};
 };
 
-// Whether every gradient stays as autograd has made it, until the update.
-bool holds_all_gradients(const FootprintOptions& options, int ranks);
-
 struct MemoryPlan {
   Footprint engine;  // all of it at once, as the ledger's peaks have it
   std::array<MemoryTable, kStepPhases.size()> phases;
+  // Between a micro-step's forward and backward, logits included.
+  std::int64_t kept_activations = 0;
 
   const MemoryTable& at(StepPhase phase) const { return phases[static_cast<std::size_t>(phase)]; }
   // The phase in which the tier holds most; the first of several.

@@ -40,6 +40,8 @@ struct PrecisionOptions {
   DType communication() const { return communication_data_type.value_or(model()); }
   // Local gradients between micro-steps.
   DType accumulation() const { return grad_accum_dtype.value_or(model()); }
+  // Whether gradients are multiplied on their way where there is one rank, and so no mean to take.
+  bool scales_alone() const { return !prescale_gradients && gradient_predivide_factor != 1.0; }
   // G, the reduced gradient: fp32 where several reductions add up in it, else what travelled.
   DType reduced(bool adds_up) const { return adds_up ? DType::fp32 : communication(); }
 };

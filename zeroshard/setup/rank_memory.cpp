@@ -10,6 +10,7 @@
 
 #include "zeroshard/base/memory_room.h"
 #include "zeroshard/device/backend.h"
+#include "zeroshard/planner/overheads.h"
 #include "zeroshard/setup/this_host.h"
 
 namespace zeroshard {
@@ -62,16 +63,28 @@ std::int64_t status_bytes(std::string_view name) {
   return 0;
 }
 
+// What a rank may take of the device, libraries included: a plan counts them, while the driver has
+// given them theirs as soon as it is asked. Ranks that share a device must all have been there.
+std::int64_t free_on(Device device, Communicator& comm) {
+  DeviceBackend& backend = backend_of(device.kind);
+  const bool is_known = backend.device_memory(device.index).has_value();
+  comm.barrier("each rank has its device").wait();
+  if (!is_known) return kUnknown;
+  const DeviceMemory memory = *backend.device_memory(device.index);
+  return memory.free + memory.kept;
+}
+
 }  // namespace
 
 RankMemory agree_on_memory(Device device, const GivenMemory& given, Communicator& comm) {
   MemoryReport mine{.host = this_host(), .device_index = device.index};
-  const auto on_device = backend_of(device.kind).device_memory(device.index);
-  if (on_device) mine.device_free = on_device->free;
+  mine.device_free = free_on(device, comm);
   if (const auto room = memory_room()) mine.host_room = room->bytes;
   mine.resident = resident_bytes();
   const std::vector<MemoryReport> all = gather(mine, comm);
   RankMemory agreed;
+  const std::int64_t libraries_there =
+      process_overheads({.accelerator = device != kCpu}).at_start.device_bytes;
   std::int64_t device_bytes = kUnknown, host_bytes = kUnknown;
   for (const MemoryReport& rank : all) {
     const std::int64_t neighbours =
@@ -80,7 +93,9 @@ RankMemory agree_on_memory(Device device, const GivenMemory& given, Communicator
       return other.host == rank.host && other.device_index == rank.device_index;
     });
     agreed.ranks_on_host = std::max(agreed.ranks_on_host, static_cast<int>(neighbours));
-    device_bytes = std::min(device_bytes, share_of(rank.device_free, sharers));
+    // Each has libraries of its own there, which are not among what is free.
+    const std::int64_t share = share_of(rank.device_free, sharers);
+    device_bytes = std::min(device_bytes, share == kUnknown ? share : share + libraries_there);
     // A plan counts the whole process, of which a part is there already.
     const std::int64_t room = share_of(given.host.value_or(rank.host_room), neighbours);
     const bool adds = !given.host && room != kUnknown;

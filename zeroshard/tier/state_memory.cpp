@@ -22,20 +22,22 @@ struct Asked {
 };
 
 // The tier's own words, and what is held there already, which is what a person can change.
-StorageError with_ledger(const StorageError& error, const Asked& asked,
-                         const MemoryLedger& ledger) {
+StateMemoryError with_ledger(const StorageError& error, const Asked& asked,
+                             const MemoryLedger& ledger) {
   const Fault& fault = error.fault();
   const bool on_device = asked.tier == Tier::device;
-  return StorageError(
+  const std::string held = describe(ledger, asked.tier);
+  return StateMemoryError(
       {.what = fmt::format("{} while {} of {} were asked for", fault.what, human_bytes(asked.bytes),
                            name_of(asked.category)),
-       .value = fmt::format("{}; the states hold {} of {} memory:\n{}", fault.value,
+       .value = fmt::format("{}; the states hold {} of {} memory{}", fault.value,
                             human_bytes(ledger.total(asked.tier)), on_device ? "device" : "host",
-                            describe(ledger, asked.tier)),
+                            held.empty() ? "" : ":\n" + held.substr(0, held.size() - 1)),
        .remedy = on_device ? "use a smaller micro-batch, checkpoint activations, offload the "
                              "optimizer to the CPU, or use more ranks; `zeroshard plan` counts "
                              "what each takes"
-                           : fault.remedy});
+                           : fault.remedy},
+      asked.tier, ledger.total(asked.tier), asked.bytes);
 }
 
 }  // namespace

@@ -11,7 +11,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
+#include "zeroshard/base/error.h"
 #include "zeroshard/device/buffer.h"
 #include "zeroshard/layout/category.h"
 #include "zeroshard/tier/host_tier.h"
@@ -84,6 +86,17 @@ class StateBuffer {
 };
 
 // Its buffers may outlive it. One thread at a time may allocate.
+// A tier could not give what a state needs. The message says what it holds.
+class StateMemoryError final : public StorageError {
+ public:
+  StateMemoryError(Fault fault, Tier where, std::int64_t held, std::int64_t asked)
+      : StorageError(std::move(fault)), tier(where), held_bytes(held), asked_bytes(asked) {}
+
+  const Tier tier;
+  const std::int64_t held_bytes;  // by states there
+  const std::int64_t asked_bytes;
+};
+
 class StateMemory {
  public:
   explicit StateMemory(Device device, HostMemoryOptions host = {});

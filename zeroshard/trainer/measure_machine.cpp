@@ -119,9 +119,18 @@ Rate measure_products(Device device, at::ScalarType dtype, Timer& timer) {
   return per_second(6.0 * static_cast<double>(rows * inputs * outputs), seconds);
 }
 
+// Of a rank's arrays on the host, so that the ranks' together do not fit into caches, whose rate
+// nobody asks for.
+std::int64_t beyond_caches(int ranks) {
+  const std::int64_t all = 4 * last_level_cache_bytes();
+  return std::clamp(all / ranks, 64 * kMiB, 1024 * kMiB);
+}
+
 // Operators between the products: they read and write, and compute a little.
-Rate measure_device_memory(Device device, Timer& timer) {
-  const std::int64_t width = 1024, rows = device == kCpu ? 2048 : 65536;
+Rate measure_device_memory(Device device, int ranks, Timer& timer) {
+  const std::int64_t width = 1024;
+  const std::int64_t bytes = device == kCpu ? beyond_caches(ranks) : 512 * kMiB;
+  const std::int64_t rows = bytes / (4 * width);
   const at::Tensor x = at::randn({rows, width}, on(device, at::kFloat));
   const at::Tensor y = at::randn({rows, width}, on(device, at::kFloat));
   const at::NoGradGuard no_grad;
@@ -147,9 +156,10 @@ Rate measure_operators(Device device, Timer& timer) {
 }
 
 // Adam on bf16 parameters, by all threads of the rank.
-Rate measure_host_updates(int threads, Timer& timer) {
-  const std::int64_t numel = std::int64_t{1} << 22;
-  const HostMapping memory(numel * (4 + 4 + 4 + 2 + 2), threads);
+Rate measure_host_updates(int threads, int ranks, Timer& timer) {
+  constexpr std::int64_t kEach = 4 + 4 + 4 + 2 + 2;
+  const std::int64_t numel = beyond_caches(ranks) / kEach;
+  const HostMapping memory(numel * kEach, threads);
   std::byte* const at = memory.data();
   std::memset(at, 0, static_cast<std::size_t>(memory.bytes()));
   ThreadPool pool(threads);
@@ -256,11 +266,11 @@ MachineMeasurement measure_machine(Device device, Communicator& comm) {
   Rates& rates = measured.rates;
   rates.product_flops_32 = measure_products(device, at::kFloat, timer);
   rates.product_flops_16 = measure_products(device, at::kBFloat16, timer);
-  rates.device_bytes = measure_device_memory(device, timer);
+  rates.device_bytes = measure_device_memory(device, memory.ranks_on_host, timer);
   rates.operator_seconds = measure_operators(device, timer);
   const int threads = std::max(1, usable_cpus() / memory.ranks_on_host);
-  rates.host_update_bytes =
-      measure_host_updates(accelerator ? threads : at::get_num_threads(), timer);
+  rates.host_update_bytes = measure_host_updates(accelerator ? threads : at::get_num_threads(),
+                                                 memory.ranks_on_host, timer);
   rates.copy_down_bytes = measure_copies(device, true, timer);
   rates.copy_up_bytes = measure_copies(device, false, timer);
   if (comm.world_size() == 1) return measured;

@@ -1,49 +1,16 @@
 #include "zeroshard/trainer/memory_watch.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
+#include <type_traits>
+#include <vector>
 
-#include <fmt/format.h>
-
-#include "zeroshard/base/bytes.h"
 #include "zeroshard/device/backend.h"
 #include "zeroshard/setup/rank_memory.h"
 
 namespace zeroshard {
-namespace {
 
-constexpr double kTolerance = 0.05;
-// What no plan counts: small tensors, and the last pages of large ones.
-constexpr std::int64_t kNothing = 256 << 10;
-
-std::string estimate_row(std::string_view name, std::int64_t planned, std::int64_t measured) {
-  const auto off = static_cast<double>(measured - planned) /
-                   static_cast<double>(std::max<std::int64_t>(planned, 1));
-  const bool is_off = std::abs(off) > kTolerance && std::abs(measured - planned) > kNothing;
-  const std::string mark = is_off ? fmt::format("  {:.1f} % {} than planned", 100 * std::abs(off),
-                                                off > 0 ? "more" : "less")
-                                  : "";
-  return fmt::format("{:<12}{:>14}{:>14}{}\n", name, human_bytes(planned), human_bytes(measured),
-                     mark);
-}
-
-// Of both tiers, of what is above the process before the model was made: with the CPU as device
-// its memory is the process's, too.
-std::int64_t planned_process(const MemoryPlan& plan, const ProcessOverheads& overheads,
-                             bool on_cpu) {
-  const std::int64_t host = plan.peak(Tier::host) - overheads.at_start.host_bytes;
-  return on_cpu ? host + plan.peak(Tier::device) : host;
-}
-
-bool is_on_cpu(const ProcessOverheads& overheads) { return overheads.at_start.device_bytes == 0; }
-
-// Libraries are beside what an allocator gives out.
-std::int64_t planned_on_device(const MemoryPlan& plan, StepPhase phase) {
-  const MemoryTable& table = plan.at(phase);
-  return table.total(Tier::device) - table.bytes(Line::library, Tier::device);
-}
-
-}  // namespace
+std::int64_t MeasuredMemory::most_on_device() const { return *std::ranges::max_element(device); }
 
 MemoryWatch::MemoryWatch(Device device) : device_(device) {
   measured_.process_before = resident_bytes();
@@ -69,50 +36,45 @@ void MemoryWatch::after(StepPhase phase, std::int64_t engine_bytes) {
 void MemoryWatch::rest() {
   measured_.device[static_cast<std::size_t>(StepPhase::rest)] =
       backend_of(device_.kind).memory_use(device_.index).now;
+  if (const auto there = backend_of(device_.kind).device_memory(device_.index)) {
+    measured_.device_libraries = there->total - there->free - there->kept;
+  }
 }
 
-MeasuredMemory MemoryWatch::measured() const {
+MeasuredMemory MemoryWatch::measured(const MemoryLedger& ledger) const {
   MeasuredMemory measured = measured_;
   measured.process_peak = peak_resident_bytes();
+  for (const Category category : kCategories) {
+    measured.engine[static_cast<std::size_t>(category)] = {ledger.peak(category, Tier::device),
+                                                           ledger.peak(category, Tier::host)};
+  }
   return measured;
 }
 
-std::string phases_planned_and_measured(const MemoryPlan& plan, const ProcessOverheads& overheads,
-                                        const MeasuredMemory& measured) {
-  std::string text = fmt::format("{:<12}{:>14}{:>14}\n", "the device", "planned", "at most");
-  for (const StepPhase phase : kStepPhases) {
-    text += estimate_row(name_of(phase), planned_on_device(plan, phase), measured.at(phase));
-  }
-  text +=
-      estimate_row("the process",
-                   planned_process(plan, overheads, is_on_cpu(overheads)) + measured.process_before,
-                   measured.process_peak);
-  return text;
+std::int64_t MemoryWatch::most_on_device() const {
+  return std::max(measured_.most_on_device(),
+                  backend_of(device_.kind).memory_use(device_.index).peak);
 }
 
-JsonObject memory_record(const MemoryPlan& plan, const ProcessOverheads& overheads,
-                         const MeasuredMemory& measured, const MemoryLedger& ledger) {
-  const auto tier = [&](Tier which) {
-    JsonObject planned, held;
-    for (const Category category : kCategories) {
-      planned.add(name_of(category), plan.engine.bytes(category, which));
-      held.add(name_of(category), ledger.peak(category, which));
-    }
-    return JsonObject().add("planned", planned).add("measured", held);
-  };
-  JsonObject planned, held;
-  for (const StepPhase phase : kStepPhases) {
-    planned.add(name_of(phase), planned_on_device(plan, phase));
-    held.add(name_of(phase), measured.at(phase));
+MeasuredMemory most_of_all_ranks(const MeasuredMemory& mine, Communicator& comm) {
+  static_assert(std::is_trivially_copyable_v<MeasuredMemory> &&
+                    sizeof(MeasuredMemory) % sizeof(std::int64_t) == 0,
+                "it is sent as the numbers that it is made of");
+  constexpr auto kNumbers = sizeof(MeasuredMemory) / sizeof(std::int64_t);
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(MeasuredMemory));
+  using Numbers = std::array<std::int64_t, kNumbers>;
+  std::vector<Numbers> all(static_cast<std::size_t>(comm.world_size()));
+  comm.all_gather_into({{ConstPiece{&mine, kBytes, DType::uint8},
+                         Piece{all.data(), kBytes * comm.world_size(), DType::uint8}}},
+                       "memory")
+      .wait();
+  Numbers most = all.front();
+  for (const Numbers& rank : all) {
+    std::ranges::transform(most, rank, most.begin(), [](std::int64_t one, std::int64_t other) {
+      return std::max(one, other);
+    });
   }
-  return JsonObject()
-      .add("device", tier(Tier::device))
-      .add("host", tier(Tier::host))
-      .add("phases", JsonObject().add("planned", planned).add("measured", held))
-      .add("process", JsonObject()
-                          .add("planned", planned_process(plan, overheads, is_on_cpu(overheads)))
-                          .add("measured", measured.process_peak - measured.process_before)
-                          .add("before", measured.process_before));
+  return std::bit_cast<MeasuredMemory>(most);
 }
 
 }  // namespace zeroshard

@@ -1,4 +1,4 @@
-// What a run has taken of memory, phase by phase, beside what was planned.
+// What a run has taken of memory, phase by phase.
 //
 //   MemoryWatch watch(device);         // before the model is made
 //   watch.after(StepPhase::forward);   // behind each phase of a micro-step
@@ -7,12 +7,10 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 
+#include "zeroshard/comm/communicator.h"
 #include "zeroshard/device/device.h"
-#include "zeroshard/monitor/json_lines.h"
 #include "zeroshard/planner/memory_plan.h"
-#include "zeroshard/planner/overheads.h"
 #include "zeroshard/tier/state_memory.h"
 
 namespace zeroshard {
@@ -21,10 +19,19 @@ struct MeasuredMemory {
   // Of the device: what is given out to us and to torch, at most in each phase.
   std::array<std::int64_t, kStepPhases.size()> device = {};
   std::int64_t kept_activations = 0;  // behind a forward, beside the engine's
-  std::int64_t process_before = 0;    // before the model was made
+  // Of an accelerator, by its driver: neither free nor its allocator's. Other processes' is among
+  // it where there are any.
+  std::int64_t device_libraries = 0;
+  std::int64_t process_before = 0;  // before the model was made
   std::int64_t process_peak = 0;
+  // The ledger's: at most, by category, on the device and on the host.
+  std::array<std::array<std::int64_t, 2>, kCategories.size()> engine = {};
 
   std::int64_t at(StepPhase phase) const { return device[static_cast<std::size_t>(phase)]; }
+  std::int64_t of(Category category, Tier tier) const {
+    return engine[static_cast<std::size_t>(category)][tier == Tier::device ? 0 : 1];
+  }
+  std::int64_t most_on_device() const;
 };
 
 class MemoryWatch {
@@ -39,7 +46,9 @@ class MemoryWatch {
   // Between steps, when nothing is under way.
   void rest();
 
-  MeasuredMemory measured() const;
+  MeasuredMemory measured(const MemoryLedger& ledger) const;
+  // Also of the phase that is under way.
+  std::int64_t most_on_device() const;
 
  private:
   static constexpr int kSteps = 3;
@@ -51,12 +60,7 @@ class MemoryWatch {
   int steps_ = 0;
 };
 
-// Planned beside measured, phase by phase, and the process; what is more than 5 % off is marked.
-std::string phases_planned_and_measured(const MemoryPlan& plan, const ProcessOverheads& overheads,
-                                        const MeasuredMemory& measured);
-
-// The same for a program.
-JsonObject memory_record(const MemoryPlan& plan, const ProcessOverheads& overheads,
-                         const MeasuredMemory& measured, const MemoryLedger& ledger);
+// Each figure of the rank that has taken most of it. Collective.
+MeasuredMemory most_of_all_ranks(const MeasuredMemory& mine, Communicator& comm);
 
 }  // namespace zeroshard

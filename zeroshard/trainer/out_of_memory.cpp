@@ -4,13 +4,14 @@
 #include <charconv>
 #include <new>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include "zeroshard/base/bytes.h"
-#include "zeroshard/device/backend.h"
+#include "zeroshard/planner/overheads.h"
 #include "zeroshard/trainer/run_plan.h"
 
 namespace zeroshard {
@@ -41,6 +42,24 @@ std::string activation_remedy(const RunSettings& run) {
   return remedy + fmt::format(", or shorten seq (it is {})", gpt->sequence);
 }
 
+// Whatever was thought to be there: this much was had, and more was not. A plan's libraries come on
+// top of what an allocator gives out.
+std::string what_would_fit(const RunSettings& run, const RunFacts& facts, Tier tier,
+                           std::int64_t had) {
+  const Overheads libraries = process_overheads({.accelerator = facts.has_accelerator,
+                                                 .ranks = facts.world_size,
+                                                 .ranks_on_host = facts.ranks_on_host,
+                                                 .dtype = run.config.precision.model()})
+                                  .all();
+  const bool on_device = tier == Tier::device;
+  const std::int64_t most = had + (on_device ? libraries.device_bytes : libraries.host_bytes);
+  MemoryLimits limits = facts.memory;
+  std::optional<std::int64_t>& limit = on_device ? limits.device : limits.host;
+  limit = std::min(limit.value_or(most), most);
+  const std::string fits = what_fits(run, facts, limits);
+  return fits.empty() ? "" : fmt::format("by the plan {} would fit; or ", fits);
+}
+
 std::string row(std::string_view name, std::int64_t bytes, const std::string& behind) {
   return fmt::format("{:<12}{:>14}{}\n", name, human_bytes(bytes), behind);
 }
@@ -65,17 +84,33 @@ std::optional<std::string> refused_memory(const std::exception_ptr& error) {
 }
 
 StorageError out_of_memory(const std::string& refused, const std::string& where,
-                           const RunSettings& run, const RunFacts& facts, Device device) {
-  // Whatever was thought to be there: this much was had, and more was not.
-  MemoryLimits limits = facts.memory;
-  const std::int64_t had = backend_of(device.kind).memory_use(device.index).peak;
-  limits.device = std::min(limits.device.value_or(had), had);
-  const std::string fits = what_fits(run, facts, limits);
-  const std::string planned =
-      fits.empty() ? "" : fmt::format("by the plan {} would fit; or ", fits);
-  return StorageError({.what = "out of memory for activations in " + where,
+                           const RunSettings& run, const RunFacts& facts, std::int64_t had) {
+  return StorageError(
+      {.what = "out of memory for activations in " + where,
+       .value = refused + " was asked for in vain",
+       .remedy = what_would_fit(run, facts, Tier::device, had) + activation_remedy(run)});
+}
+
+StorageError out_of_memory_at_start(const std::string& refused, const RunSettings& run,
+                                    const RunFacts& facts, std::int64_t had) {
+  return StorageError({.what = "out of memory before the first step",
                        .value = refused + " was asked for in vain",
-                       .remedy = planned + activation_remedy(run)});
+                       .remedy = what_would_fit(run, facts, Tier::device, had) +
+                                 "give each rank more memory, or take more ranks"});
+}
+
+// What was had when the first states were refused says little: then it is what they would have
+// taken.
+StorageError with_plan(const StateMemoryError& error, const RunSettings& run,
+                       const RunFacts& facts) {
+  Fault fault = error.fault();
+  std::string planned = what_would_fit(run, facts, error.tier, error.held_bytes);
+  if (planned.empty()) {
+    const std::int64_t most = error.held_bytes + error.asked_bytes - 1;
+    planned = what_would_fit(run, facts, error.tier, most);
+  }
+  fault.remedy = planned + fault.remedy;
+  return StorageError(std::move(fault));
 }
 
 std::string held_table(const MemoryLedger& ledger) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <thread>
 
@@ -65,10 +66,8 @@ void say_plan(const RunSettings& run, const Footprint& plan, const Communicator&
   std::fflush(stdout);
 }
 
-void say_memory(const RunPlan& plan, const MemoryWatch& watch, Trainer& trainer) {
-  const MemoryLedger& ledger = trainer.engine().core().memory();
-  fmt::print("\n{}", planned_and_measured(plan.memory.engine, ledger));
-  fmt::print("{}", phases_planned_and_measured(plan.memory, plan.overheads, watch.measured()));
+void say_memory(const MemoryComparison& memory) {
+  fmt::print("\n{}", memory_text(memory));
   std::fflush(stdout);
 }
 
@@ -134,7 +133,24 @@ struct Run {
   Device device;
 };
 
-int run_steps(Trainer& trainer, const Run& run, int rank) {
+std::unique_ptr<Trainer> make_trainer(const TrainOptions& options, const Run& run,
+                                      const Trainer::Parts& parts) {
+  try {
+    return std::make_unique<Trainer>(options, run.settings, parts, run.device);
+  } catch (const StateMemoryError& refused) {
+    std::this_thread::sleep_for(turn_to_speak(parts.comm.rank()));
+    throw with_plan(refused, run.settings, run.facts);
+  } catch (const Error&) {
+    throw;
+  } catch (...) {
+    const auto refused = refused_memory(std::current_exception());
+    if (!refused) throw;
+    std::this_thread::sleep_for(turn_to_speak(parts.comm.rank()));
+    throw out_of_memory_at_start(*refused, run.settings, run.facts, parts.memory.most_on_device());
+  }
+}
+
+int run_steps(Trainer& trainer, const Run& run, const MemoryWatch& watch, int rank) {
   try {
     return trainer.run();
   } catch (const Error&) {
@@ -145,7 +161,8 @@ int run_steps(Trainer& trainer, const Run& run, int rank) {
     std::this_thread::sleep_for(turn_to_speak(rank));
     trainer.make_room();
     fmt::print(stderr, "{}", held_table(trainer.engine().core().memory()));
-    throw out_of_memory(*refused, trainer.whereabouts(), run.settings, run.facts, run.device);
+    throw out_of_memory(*refused, trainer.whereabouts(), run.settings, run.facts,
+                        watch.most_on_device());
   }
 }
 
@@ -264,17 +281,18 @@ int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& s
   open_folder(asked, options, *comm, saves);
 
   MemoryWatch watch(device);
-  Trainer trainer(options, run,
-                  {.task = *task,
-                   .comm = *comm,
-                   .interrupts = stop.interrupts,
-                   .deadline = stop.deadline,
-                   .memory = watch,
-                   .saves = saves ? &*saves : nullptr,
-                   .save_mode = save_mode,
-                   .may_go_back = asked.resume == kResumeAuto},
-                  device);
-  const int signal = run_steps(trainer, {run, facts, device}, comm->rank());
+  const Run how{run, facts, device};
+  const auto made = make_trainer(options, how,
+                                 {.task = *task,
+                                  .comm = *comm,
+                                  .interrupts = stop.interrupts,
+                                  .deadline = stop.deadline,
+                                  .memory = watch,
+                                  .saves = saves ? &*saves : nullptr,
+                                  .save_mode = save_mode,
+                                  .may_go_back = asked.resume == kResumeAuto});
+  Trainer& trainer = *made;
+  const int signal = run_steps(trainer, how, watch, comm->rank());
   bool is_saved = true;
   {
     const StopDeadline::Pause pause(stop.deadline);  // what is written is written to its end
@@ -282,14 +300,16 @@ int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& s
     if (signal == 0) trainer.refuse_untrained();
     is_saved = trainer.save_last();
     trainer.write_out();
+    const MeasuredMemory measured = watch.measured(trainer.engine().core().memory());
+    const MemoryComparison memory =
+        compare_memory(plan.memory, plan.overheads, most_of_all_ranks(measured, *comm));
     trainer.record(JsonObject()
                        .add("run", run_record(run, *comm, device))
-                       .add("memory", memory_record(plan.memory, plan.overheads, watch.measured(),
-                                                    trainer.engine().core().memory())));
+                       .add("memory", memory_record(memory)));
     trainer.write_report();
+    if (comm->rank() == 0) say_memory(memory);
   }
   if (signal != 0) return exit_code_of(signal);
-  if (comm->rank() == 0) say_memory(plan, watch, trainer);
   const int code = is_saved ? 0 : kNotSavedExitCode;
   if (options.no_sample) return code;
   const int ended_by = show_sample(*task, options.seed, *comm, stop.interrupts);
