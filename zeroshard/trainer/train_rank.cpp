@@ -234,7 +234,7 @@ SaveMode choose_save_mode(const TrainOptions& options, const Run& run, RunPlan& 
 
 CommOptions comm_options(const std::optional<config::ParsedConfig>& parsed) {
   if (!parsed) return {};
-  const config::Config config = config::read_config(*parsed).config;
+  const auto config = config::read_config(*parsed).config;
   CommOptions options = config.comm;
   options.deterministic = config.zero.deterministic;
   return options;
