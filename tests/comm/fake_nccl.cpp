@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -89,6 +91,7 @@ struct Clique {
   std::mutex mutex;
   std::condition_variable changed;
   int met = 0;
+  int ended = 0;  // ranks that have destroyed or aborted their communicator, or never got one
   bool failed = false;
   std::map<std::uint64_t, Meeting> meetings;
 };
@@ -102,6 +105,7 @@ struct FakeComm {
   std::atomic<int> answers_late = 0;  // so many questions are answered "in progress"
   std::atomic<bool> aborted = false;
   std::string last_error;
+  std::function<void()> pending;  // a launch that waits until somebody has asked how it goes
 };
 
 FakeComm& comm_at(NcclLibrary::Comm comm) { return *static_cast<FakeComm*>(comm); }
@@ -295,6 +299,8 @@ Result comm_get_async_error(NcclLibrary::Comm comm, Result* result) {
   if (of.state == NcclLibrary::kSuccess && of.answers_late > 0) {
     --of.answers_late;
     *result = NcclLibrary::kInProgress;
+  } else if (of.pending) {
+    std::exchange(of.pending, nullptr)();
   }
   return NcclLibrary::kSuccess;
 }
@@ -304,8 +310,18 @@ Result comm_finalize(NcclLibrary::Comm comm) {
   return NcclLibrary::kInProgress;
 }
 
+// As the real ones do on one host: whoever ends a communicator may wait for the others to do so.
+void wait_until_all_end(Clique& clique) {
+  std::unique_lock lock(clique.mutex);
+  ++clique.ended;
+  clique.changed.notify_all();
+  clique.changed.wait_for(lock, std::chrono::seconds(8),
+                          [&] { return clique.ended >= clique.met; });
+}
+
 // Kernels keep their communicator's memory: it is never freed, as there are few of them.
-Result comm_destroy(NcclLibrary::Comm) {
+Result comm_destroy(NcclLibrary::Comm comm) {
+  wait_until_all_end(*comm_at(comm).clique);
   --alive_now;
   return NcclLibrary::kSuccess;
 }
@@ -317,8 +333,9 @@ Result comm_abort(NcclLibrary::Comm comm) {
     of.aborted = true;  // the other ranks' kernels go on waiting
   }
   of.clique->changed.notify_all();
-  --alive_now;
   ++aborted_ever;
+  wait_until_all_end(*of.clique);
+  --alive_now;
   return NcclLibrary::kSuccess;
 }
 
@@ -337,13 +354,22 @@ Result group_end() {
     group.comm->last_error = "the network has gone away";
     return kSystemError;
   }
-  FakeAccelerator::launch(group.stream, Kernel(*group.comm, std::move(group.tasks)));
+  const auto launch = [stream = group.stream,
+                       kernel = std::make_shared<Kernel>(*group.comm, std::move(group.tasks))] {
+    FakeAccelerator::launch(stream, [kernel] { (*kernel)(); });
+  };
   group.comm->answers_late = static_cast<int>(group.comm->next % 3);
-  return group.comm->answers_late > 0 ? NcclLibrary::kInProgress : NcclLibrary::kSuccess;
+  if (group.comm->answers_late == 0) {
+    launch();
+    return NcclLibrary::kSuccess;
+  }
+  group.comm->pending = launch;
+  return NcclLibrary::kInProgress;
 }
 
 Result add(const Task& task, NcclLibrary::Comm comm, void* stream) {
   ZS_CHECK(open_group.open, "a call outside a group");
+  if (comm_at(comm).state != NcclLibrary::kSuccess || comm_at(comm).pending) return kInvalid;
   open_group.comm = &comm_at(comm);
   open_group.stream = stream;
   open_group.tasks.push_back(task);

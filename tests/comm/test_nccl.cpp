@@ -26,8 +26,10 @@ constexpr Device kRanksGpu = FakeAccelerator::device();
 using std::chrono::milliseconds;
 
 NcclOptions fake_options() {
-  return {
-      .patience = milliseconds(50), .library = &FakeNccl::library(), .write = write_arrays_on_fake};
+  return {.comm = {.timeout = std::chrono::seconds(20)},
+          .heartbeat = milliseconds(50),
+          .library = &FakeNccl::library(),
+          .write = write_arrays_on_fake};
 }
 
 using Body = std::function<void(Communicator&)>;
@@ -45,14 +47,35 @@ class Nccl : public testing::Test {
   void SetUp() override { FakeAccelerator::install(); }
   void TearDown() override {
     FakeNccl::fail_launches_of(-1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (FakeNccl::alive() != alive_before_ && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(milliseconds(20));
+    }
     EXPECT_EQ(FakeNccl::alive(), alive_before_) << "communicators that nobody has ended";
+    EXPECT_LE(FakeNccl::aborted() - aborted_before_, may_abort_);
     EXPECT_LT(std::chrono::steady_clock::now() - start_, std::chrono::seconds(60));
   }
 
+  int may_abort_ = 0;  // communicators
+
  private:
   const int alive_before_ = FakeNccl::alive();
+  const int aborted_before_ = FakeNccl::aborted();
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+std::string outcome_of(const Handle& handle) {
+  try {
+    handle.wait();
+    return "no error";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void expect_said(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "missing: " << part << "\nin: " << text;
+}
 
 struct NcclCase {
   int ranks;
@@ -155,6 +178,7 @@ TEST_F(Nccl, SumsOfFp16OverflowWhereTheMeanDoes) {
 
 // What the order of launches is there for: on this device kernels that cross never end.
 TEST_F(Nccl, KernelsThatCrossWouldNeverEnd) {
+  may_abort_ = 4;
   const NcclLibrary& nccl = FakeNccl::library();
   NcclLibrary::Id ids[2];
   for (auto& id : ids) nccl.get_unique_id(&id);
@@ -167,11 +191,17 @@ TEST_F(Nccl, KernelsThatCrossWouldNeverEnd) {
       streams.push_back(Stream::make(kRanksGpu));
     }
     const Buffer memory(kRanksGpu, 512);
+    const auto settle = [&](int which) {
+      NcclLibrary::Result state = NcclLibrary::kInProgress;
+      while (state == NcclLibrary::kInProgress) nccl.comm_get_async_error(comms[which], &state);
+    };
+    for (const int which : {0, 1}) settle(which);
     const auto launch = [&](int which) {
       nccl.group_start();
       nccl.broadcast(memory.data(), memory.data(), 256, NcclLibrary::kBytes, 0, comms[which],
                      streams[static_cast<std::size_t>(which)].native());
       nccl.group_end();
+      settle(which);
       std::this_thread::sleep_for(milliseconds(30));  // the first one has the device by then
     };
     launch(threads.rank());
@@ -181,7 +211,9 @@ TEST_F(Nccl, KernelsThatCrossWouldNeverEnd) {
     std::this_thread::sleep_for(milliseconds(100));
     EXPECT_FALSE(end.done());
     threads.barrier("both have seen it").wait();
-    for (auto* const comm : comms) nccl.comm_abort(comm);
+    std::vector<std::thread> aborts;
+    for (auto* const comm : comms) aborts.emplace_back([&nccl, comm] { nccl.comm_abort(comm); });
+    for (std::thread& each : aborts) each.join();
     for (const Stream& stream : streams) stream.synchronize();
     threads.barrier("nobody reads the other's memory").wait();
   });
@@ -208,7 +240,10 @@ class Steps {
   void run(int steps) {
     const Stream compute = Stream::make(kRanksGpu);
     compute.run([&] {
-      for (int step = 0; step < steps; ++step) one(compute);
+      for (int step = 0; step < steps; ++step) {
+        one(compute);
+        if (step % 16 == 0) next_values();
+      }
       compute.synchronize();
     });
     for (int unit = 0; unit < kUnits; ++unit) check(unit);
@@ -217,6 +252,16 @@ class Steps {
  private:
   static constexpr int kUnits = 6;
   static constexpr std::int64_t kCount = 40;
+
+  // What an operation that came too late or not at all would leave is another step's.
+  void next_values() {
+    for (int unit = 0; unit < kUnits; ++unit) check(unit);
+    ++buffer_;
+    for (int unit = 0; unit < kUnits; ++unit) {
+      shards_[static_cast<std::size_t>(unit)] =
+          RankBuffer::of_rank(rank_, unit + buffer_, kCount, DType::fp32, kRanksGpu);
+    }
+  }
 
   bool draw(unsigned one_in) { return random_() % one_in == 0; }
 
@@ -262,7 +307,7 @@ class Steps {
   void check(int unit) {
     const auto at = static_cast<std::size_t>(unit);
     for (std::int64_t i = 0; i < kCount; ++i) {
-      ASSERT_EQ(sums_[at].get(i), ranks_ * value_at(rank_, unit, i) / 2.0);
+      ASSERT_EQ(sums_[at].get(i), ranks_ * value_at(rank_, unit + buffer_, i) / 2.0);
     }
   }
 
@@ -271,25 +316,13 @@ class Steps {
   const std::unique_ptr<Communicator> gathers_, reductions_;
   std::minstd_rand random_;
   const int ranks_, rank_;
+  int buffer_ = 0;
   std::vector<RankBuffer> shards_, full_, sums_;
 };
 
 TEST_F(Nccl, RanksThatSkipUnitsGetThroughAThousandSteps) {
   run_nccl_ranks(2, fake_options(), [](Communicator& comm) { Steps(comm, 1).run(500); });
   run_nccl_ranks(4, fake_options(), [](Communicator& comm) { Steps(comm, 2).run(500); });
-}
-
-std::string outcome_of(const Handle& handle) {
-  try {
-    handle.wait();
-    return "no error";
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
-void expect_said(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "missing: " << part << "\nin: " << text;
 }
 
 TEST_F(Nccl, RanksOutOfStepAreNamed) {
@@ -322,7 +355,61 @@ TEST_F(Nccl, AStuckRankIsNamedWithinTheTime) {
   });
 }
 
+// Its order goes on telling the others that it is there, and has nothing.
+TEST_F(Nccl, AStuckHostIsNamedWithinTheTime) {
+  may_abort_ = 2;
+  NcclOptions options = fake_options();
+  options.comm.timeout = milliseconds(300);
+  run_ranks(2, {.timeout = std::chrono::seconds(20)}, [&](Communicator& threads) {
+    const auto comm = make_nccl_communicator(threads.make_sibling(), kRanksGpu, options);
+    RankBuffer buffer(100, DType::fp32, kRanksGpu);
+    comm->broadcast(buffer.piece(), 0, "block.1").wait();
+    if (threads.rank() == 1) return std::this_thread::sleep_for(milliseconds(900));
+    expect_said(outcome_of(comm->broadcast(buffer.piece(), 0, "block.2")),
+                "broadcast \"block.2\" (operation 1) waited 300 ms for rank 1");
+  });
+}
+
+// Longer than the timeout: nobody waits for anything meanwhile.
+TEST_F(Nccl, RanksThatHaveNothingToSayForLongGoOn) {
+  NcclOptions options = fake_options();
+  options.comm.timeout = milliseconds(400);
+  run_ranks(2, {.timeout = milliseconds(400)}, [&](Communicator& threads) {
+    const auto comm = make_nccl_communicator(threads.make_sibling(), kRanksGpu, options);
+    contract::all_gather(*comm, 100, DType::bf16, kRanksGpu);
+    std::this_thread::sleep_for(milliseconds(900));
+    contract::all_gather(*comm, 100, DType::bf16, kRanksGpu);
+  });
+}
+
+// One rank's communicator ends half a second before the other's, and nobody takes it amiss.
+TEST_F(Nccl, RanksEndWhenTheyLike) {
+  run_ranks(2, {}, [&](Communicator& threads) {
+    auto comm = make_nccl_communicator(threads.make_sibling(), kRanksGpu, fake_options());
+    contract::all_gather(*comm, 100, DType::bf16, kRanksGpu);
+    if (threads.rank() == 1) std::this_thread::sleep_for(milliseconds(500));
+    comm.reset();
+    threads.barrier("both").wait();
+  });
+}
+
+TEST_F(Nccl, WhoWaitsForARankThatHasEndedHearsOfIt) {
+  may_abort_ = 1;
+  run_ranks(2, {}, [&](Communicator& threads) {
+    auto comm = make_nccl_communicator(threads.make_sibling(), kRanksGpu, fake_options());
+    RankBuffer buffer(100, DType::fp32, kRanksGpu);
+    comm->broadcast(buffer.piece(), 0, "block.1").wait();
+    if (threads.rank() == 0) {
+      expect_said(outcome_of(comm->broadcast(buffer.piece(), 0, "block.2")),
+                  "waits for rank 1, whose program has ended");
+    }
+    comm.reset();
+    threads.barrier("both").wait();
+  });
+}
+
 TEST_F(Nccl, ARankThatFailsInMeetingIsHeardOfByAll) {
+  may_abort_ = 2;
   FakeNccl::fail_meeting_of(1);
   run_nccl_ranks(2, fake_options(), [](Communicator& comm) {
     RankBuffer buffer(100, DType::fp32, kRanksGpu);
@@ -332,9 +419,9 @@ TEST_F(Nccl, ARankThatFailsInMeetingIsHeardOfByAll) {
 }
 
 // Rank 0 has launched its kernel, which waits for rank 1 for ever, and has nothing more to launch.
-// Its host would wait for the kernel; that all ranks are still there is looked after meanwhile.
-TEST_F(Nccl, AKernelEndsWhereARankIsGone) {
-  const int aborted = FakeNccl::aborted();
+// Its host waits for the kernel; the order hears meanwhile that rank 1 has failed.
+TEST_F(Nccl, AKernelEndsWhereARankHasFailed) {
+  may_abort_ = 2;
   try {
     run_nccl_ranks(2, fake_options(), [](Communicator& comm) {
       RankBuffer buffer(100, DType::fp32, kRanksGpu);
@@ -343,19 +430,19 @@ TEST_F(Nccl, AKernelEndsWhereARankIsGone) {
       comm.barrier("both").wait();
       const Handle last = comm.broadcast(buffer.piece(), 0, "block.2");
       if (comm.rank() == 1) return last.wait();
-      Stream::current(kRanksGpu).wait(Event());
-      last.wait();  // the kernel is over, without a result
-      expect_said(outcome_of(comm.broadcast(buffer.piece(), 0, "block.3")), "[comm]");
+      expect_said(outcome_of(last), "rank 1 ends with an error");  // over, without a result
+      expect_said(outcome_of(comm.broadcast(buffer.piece(), 0, "block.3")), "rank 1 ends");
+      expect_said(outcome_of(comm.barrier("by way of the host")), "rank 1 ends");
     });
     FAIL() << "rank 1 has thrown";
   } catch (const CommError& error) {
     expect_said(error.what(), "the network has gone away");
   }
-  EXPECT_EQ(FakeNccl::aborted() - aborted, 2);
 }
 
 // A rank that leaves by an exception takes nobody's time.
 TEST_F(Nccl, ARankThatThrowsEndsTheOthers) {
+  may_abort_ = 3;
   const auto run = [] {
     run_nccl_ranks(3, fake_options(), [](Communicator& comm) {
       RankBuffer buffer(100, DType::fp32, kRanksGpu);

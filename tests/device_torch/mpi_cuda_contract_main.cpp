@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include "tests/comm/contract.h"
+#include "zeroshard/base/env.h"
 #include "zeroshard/comm/join.h"
+#include "zeroshard/comm/nccl_library.h"
 #include "zeroshard/device/accelerators.h"
 #include "zeroshard/device/backend.h"
 
@@ -15,6 +17,14 @@ int main(int argc, char** argv) {
     constexpr zeroshard::Device kFirst{zeroshard::DeviceKind::cuda, 0};
     if (zeroshard::load_accelerators() == 0) {
       fmt::print("needs an accelerator: {}\n", zeroshard::missing_reason(kFirst.kind));
+      return 77;
+    }
+    // Otherwise this would be the way by the host once more.
+    constexpr int kSharesGpus = 23000;
+    if (zeroshard::env_integer(zeroshard::EnvVar::kNccl) &&
+        zeroshard::nccl_version() < kSharesGpus) {
+      fmt::print("needs an NCCL that lets ranks share a GPU (2.30): {}\n",
+                 zeroshard::missing_nccl());
       return 77;
     }
     const bool own_sums = argc > 1 && std::string_view(argv[1]) == "nccl_sums";

@@ -9,7 +9,8 @@
 //   wait(stream) of an accelerator's stream blocks the host until the operation is over.
 // - Host threads whose last work is on a device (carry_through_host): wait(stream) blocks the host
 //   until the last copy up is issued, and the stream waits for that copy.
-// - Streams (NCCL, when it comes): wait(stream) never blocks.
+// - Streams (nccl): wait(stream) blocks the host until all ranks have called the operation, and the
+//   stream waits for the rest.
 // A stream of the CPU waits for any of them: the calling thread's own on the spot, a side stream in
 // its own thread.
 //

@@ -14,25 +14,23 @@
 #include "zeroshard/comm/greeting.h"
 
 namespace zeroshard {
+
+// What a rank tells in a round. Where more lanes wait than there is room for, a second message
+// follows, of as many as wait on the rank where most do.
+struct LaunchOrder::Message {
+  Word word = Word::here;
+  std::uint64_t count = 0;
+  std::array<WaitingLane, 6> first = {};
+};
+
 namespace {
 
 // A wait for other ranks looks up this often whether the order was abandoned meanwhile.
 constexpr std::chrono::milliseconds kLook{20};
 // After a round that launched nothing, unless something is submitted before.
 constexpr std::chrono::microseconds kPause{50};
-
-// A lane with an operation that waits. Numbers of lanes count from 1, so 0 is none.
-struct WaitingLane {
-  std::uint64_t lane = 0;
-  std::uint64_t tag = 0;
-};
-
-// What a rank tells in a round. Where more lanes wait than there is room for, a second message
-// follows, of as many as wait on the rank where most do.
-struct RoundMessage {
-  std::uint64_t count = 0;
-  std::array<WaitingLane, 7> first = {};
-};
+// An order that ends waits no longer than this for other ranks to hear of it.
+constexpr std::chrono::seconds kFarewell{5};
 
 std::uint64_t hash_of(const OperationTag& tag) {
   return Fnv1a()
@@ -74,12 +72,13 @@ auto for_operation(const OperationTag& tag, const Body& body) {
 
 LaunchOrder::LaunchOrder(std::unique_ptr<Communicator> hosts, std::unique_ptr<Launches> launches,
                          const LaunchOrderOptions& options)
-    : options_(options), hosts_(std::move(hosts)), launches_(std::move(launches)) {}
+    : options_(options), launches_(std::move(launches)), hosts_(std::move(hosts)) {}
 
 LaunchOrder::~LaunchOrder() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
+    closing_since_ = Clock::now();
   }
   changed_.notify_one();
   if (thread_.joinable()) thread_.join();
@@ -92,18 +91,18 @@ int LaunchOrder::add_lane() {
 
 void LaunchOrder::submit(int lane, Call call, const Event& ready) {
   call.completion->set_abandon([this] { abandon(); });
+  std::exception_ptr failed;
   {
     const std::lock_guard lock(mutex_);
     ZS_CHECK(lane > 0 && lane <= lanes_, "no such lane");
-    if (!failure_) {
+    failed = failure_;
+    if (!failed) {
       waiting_[lane].push_back({std::move(call), ready});
       has_news_ = true;
       if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-      changed_.notify_one();
-      return;
     }
   }
-  call.completion->finish(failure_);  // set once, and never again
+  failed ? call.completion->finish(failed) : changed_.notify_one();
 }
 
 void LaunchOrder::abandon() {
@@ -114,109 +113,166 @@ void LaunchOrder::abandon() {
   changed_.notify_one();
 }
 
+std::exception_ptr LaunchOrder::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 // Everything from here on runs on the thread.
 void LaunchOrder::run() {
   const RankScope scope(hosts_->rank());
   try {
-    while (wait_for_reason()) {
-      for_operation(first_tag(), [&] { launches_->check(); });
-      meet();
-    }
-    const std::lock_guard lock(mutex_);
-    if (!abandoned_) return;
-    throw left_behind();
-  } catch (...) {
+    launches_->enclose([&] {
+      try {
+        while (meet(wait_for_reason())) {
+        }
+      } catch (...) {
+        fail(std::current_exception());
+      }
+    });
+  } catch (...) {  // the device does not even become the current one
     fail(std::current_exception());
   }
+  end_last_round();
 }
 
-// Sleeps while there is nothing to do. False when it is time to go: all is launched and over, or
-// nobody wants it any more.
-bool LaunchOrder::wait_for_reason() {
-  bool paused = false;
+// Sleeps while there is nothing to tell. Then it is this rank's word for the next round.
+LaunchOrder::Word LaunchOrder::wait_for_reason() {
+  bool paused = launched_last_;  // there may be more to launch at once
   while (true) {
-    const bool overdue = is_overdue();
+    forget_what_is_over();
     std::unique_lock lock(mutex_);
-    if (abandoned_) return false;
-    if (has_news_ || overdue || (paused && !waiting_.empty())) break;
-    if (closing_ && waiting_.empty() && under_way_.empty()) return false;
+    if (abandoned_) throw left_behind();
+    if (!waiting_.empty() && (has_news_ || paused)) return Word::here;
+    if (closing_ && waiting_.empty() && under_way_.empty()) return Word::ending;
+    if (ended_rank_ < 0 && Clock::now() - last_round_ > options_.heartbeat) return Word::here;
     paused = !waiting_.empty();
     const bool was_closing = closing_;
-    changed_.wait_for(lock, time_to_sleep(),
-                      [&] { return abandoned_ || has_news_ || closing_ != was_closing; });
+    changed_.wait_for(lock, time_to_sleep(), [&] {
+      return abandoned_ || (has_news_ && !waiting_.empty()) || closing_ != was_closing;
+    });
   }
-  const std::lock_guard lock(mutex_);
-  has_news_ = false;
-  return true;
 }
 
 // The caller holds the lock.
-std::chrono::microseconds LaunchOrder::time_to_sleep() const {
+LaunchOrder::Clock::duration LaunchOrder::time_to_sleep() const {
   if (!waiting_.empty()) return kPause;
-  if (under_way_.empty()) return closing_ ? kPause : std::chrono::microseconds(kLook * 50);
-  return closing_ ? std::chrono::milliseconds(1) : kLook;
+  if (closing_) return std::chrono::milliseconds(1);
+  return under_way_.empty() ? options_.heartbeat / 4 : Clock::duration(kLook);
 }
 
-// What was launched long ago and is not over may wait for a rank that is gone.
-bool LaunchOrder::is_overdue() {
-  while (!under_way_.empty() && under_way_.front().end.done()) {
-    under_way_.pop_front();
-    last_sign_ = Clock::now();
-  }
-  return !under_way_.empty() && Clock::now() - last_sign_ > options_.patience;
+void LaunchOrder::forget_what_is_over() {
+  while (!under_way_.empty() && under_way_.front().end.done()) under_way_.pop_front();
 }
 
-void LaunchOrder::meet() {
-  const std::vector<int> lanes = lanes_that_wait_everywhere();
-  last_sign_ = Clock::now();
-  for (const int lane : lanes) launch_first(lane);
-}
-
-// An exception takes the handle away, and so gives the round up.
-void LaunchOrder::wait_for_hosts(const Handle& round) {
-  while (!round.issued_within(kLook)) {
-    if (is_given_up()) throw left_behind();
-  }
-  for_operation(first_tag(), [&] { round.wait(); });
-}
-
-std::vector<int> LaunchOrder::lanes_that_wait_everywhere() {
-  std::vector<WaitingLane> mine;
+// One round. False: this rank has said its last word.
+bool LaunchOrder::meet(Word word) {
+  for_operation(first_tag(), [&] { launches_->check(); });
+  if (ended_rank_ >= 0 && word == Word::ending) return false;
+  std::vector<Message> mine(1), all;
+  mine[0].word = word;
+  told_.clear();
   {
     const std::lock_guard lock(mutex_);
+    has_news_ = false;
     for (const auto& [lane, calls] : waiting_) {
-      mine.push_back({static_cast<std::uint64_t>(lane), hash_of(calls.front().call.tag)});
+      told_.push_back({static_cast<std::uint64_t>(lane), hash_of(calls.front().call.tag)});
     }
   }
-  const auto ranks = static_cast<std::size_t>(hosts_->world_size());
-  std::vector<RoundMessage> message(1), messages;
-  message[0].count = mine.size();
-  std::copy_n(mine.begin(), std::min(mine.size(), message[0].first.size()),
-              message[0].first.begin());
-  wait_for_hosts(gather_bytes(*hosts_, message, messages, "the next launch"));
-  std::size_t most = 0;
-  for (const RoundMessage& each : messages) most = std::max<std::size_t>(most, each.count);
+  if (ended_rank_ >= 0) throw rank_ended(ended_rank_, first_tag());
+  mine[0].count = told_.size();
+  std::copy_n(told_.begin(), std::min(told_.size(), mine[0].first.size()), mine[0].first.begin());
+  wait(gather_bytes(*hosts_, mine, all, "the next launch"));
+  last_round_ = Clock::now();
+  judge_words(all);
+  const std::vector<int> lanes = lanes_that_wait_everywhere(all);
+  for (const int lane : lanes) launch_first(lane);
+  launched_last_ = !lanes.empty();
+  return word != Word::ending;
+}
+
+void LaunchOrder::judge_words(const std::vector<Message>& messages) {
+  for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+    const int number = static_cast<int>(rank);
+    if (messages[rank].word == Word::failed) {
+      hosts_failed_ = true;  // it comes to no more rounds
+      throw rank_failed(number, first_tag());
+    }
+    if (messages[rank].word != Word::ending) continue;
+    ended_rank_ = number;
+    if (!told_.empty()) throw rank_ended(number, first_tag());
+  }
+}
+
+// An exception takes the handle away, and so gives the operation up.
+void LaunchOrder::wait(const Handle& handle) {
+  while (!handle.issued_within(kLook)) throw_if_abandoned();
+  try {
+    for_operation(first_tag(), [&] { handle.wait(); });
+  } catch (...) {
+    hosts_failed_ = true;
+    throw;
+  }
+}
+
+// An order that ends does not wait for ever for ranks that do not come to its last round.
+void LaunchOrder::throw_if_abandoned() {
+  const std::lock_guard lock(mutex_);
+  const bool farewell_is_over =
+      closing_ && waiting_.empty() && Clock::now() - closing_since_ > kFarewell;
+  if (!abandoned_ && !farewell_is_over) return;
+  hosts_failed_ = true;
+  throw left_behind();
+}
+
+std::vector<int> LaunchOrder::lanes_that_wait_everywhere(const std::vector<Message>& messages) {
+  std::uint64_t most = 0;
+  for (const Message& each : messages) most = std::max(most, each.count);
   std::vector<WaitingLane> all;
-  if (most > message[0].first.size()) {
-    mine.resize(most);
-    wait_for_hosts(gather_bytes(*hosts_, mine, all, "the next launches"));
+  if (most > messages[0].first.size()) {
+    told_.resize(most);
+    wait(gather_bytes(*hosts_, told_, all, "the next launches"));
   } else {
-    for (const RoundMessage& each : messages) {
+    for (const Message& each : messages) {
       all.insert(all.end(), each.first.begin(), each.first.end());
     }
   }
+  judge_time(all, all.size() / messages.size());
   std::map<std::uint64_t, std::vector<std::uint64_t>> tags;  // by lane
   for (const WaitingLane& each : all) {
     if (each.lane != 0) tags[each.lane].push_back(each.tag);
   }
   std::vector<int> lanes;
   for (const auto& [lane, of_ranks] : tags) {
-    if (of_ranks.size() < ranks) continue;
+    if (of_ranks.size() < messages.size()) continue;
     lanes.push_back(static_cast<int>(lane));
     const bool equal = std::ranges::all_of(of_ranks, [&](auto tag) { return tag == of_ranks[0]; });
     if (!equal) check_tags(lanes.back());
   }
   return lanes;
+}
+
+// An operation that has waited for too long names the ranks that have not brought it.
+void LaunchOrder::judge_time(const std::vector<WaitingLane>& all, std::size_t lanes_of_each) {
+  OperationTag late;
+  std::uint64_t lane = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [number, calls] : waiting_) {
+      if (Clock::now() - calls.front().since < options_.timeout) continue;
+      late = calls.front().call.tag;
+      lane = static_cast<std::uint64_t>(number);
+    }
+  }
+  if (lane == 0) return;
+  std::vector<int> missing;
+  for (std::size_t rank = 0; rank * lanes_of_each < all.size(); ++rank) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank * lanes_of_each);
+    const bool waits = std::any_of(begin, begin + static_cast<std::ptrdiff_t>(lanes_of_each),
+                                   [&](const WaitingLane& each) { return each.lane == lane; });
+    if (!waits) missing.push_back(static_cast<int>(rank));
+  }
+  if (!missing.empty()) throw waited_too_long(late, options_.timeout, missing);
 }
 
 // All ranks have seen that they are about to launch different operations; now they say which.
@@ -228,9 +284,10 @@ void LaunchOrder::check_tags(int lane) {
     shown.tag = waiting_.at(lane).front().call.tag;
     mine[0] = greeting_of(shown);
   }
-  wait_for_hosts(gather_bytes(*hosts_, mine, all, "different launches"));
+  wait(gather_bytes(*hosts_, mine, all, "different launches"));
   const std::exception_ptr difference = disagreement_of(all, std::vector<bool>(all.size(), true));
   ZS_CHECK(difference != nullptr, "operations differ by their hashes alone");
+  hosts_failed_ = true;  // every rank knows already
   std::rethrow_exception(difference);
 }
 
@@ -241,45 +298,71 @@ void LaunchOrder::launch_first(int lane) {
     first = waiting_.at(lane).front();  // it stays there, for fail(), until it is launched
   }
   const Event end = for_operation(
-      first.call.tag, [&] { return launches_->launch(first.call, first.ready, *hosts_); });
+      first.call.tag, [&] { return launches_->launch(first.call, first.ready, *this); });
   {
     const std::lock_guard lock(mutex_);
     std::deque<Waiting>& calls = waiting_.at(lane);
     calls.pop_front();
     if (calls.empty()) waiting_.erase(lane);
   }
-  under_way_.push_back({first.call.tag, end});
-  first.call.completion->finish_behind(end);
+  const auto point = std::make_shared<LaunchedPoint>(end.point());
+  under_way_.push_back({first.call.tag, end, point});
+  first.call.completion->finish_behind(Event(point));
 }
 
 // Nothing may touch the calls' memory any more when their handles say that they are over.
 void LaunchOrder::fail(const std::exception_ptr& error) {
-  launches_->abort();
-  for (const UnderWay& each : under_way_) each.end.wait_until_over();
-  under_way_.clear();
+  for (const UnderWay& each : under_way_) {
+    if (!each.end.done()) each.point->fail(error);
+  }
   std::map<int, std::deque<Waiting>> failed;
   {
     const std::lock_guard lock(mutex_);
     failure_ = error;
     failed = std::exchange(waiting_, {});
   }
+  say_failed();
+  launches_->abort();
+  for (const UnderWay& each : under_way_) each.end.wait_until_over();
+  under_way_.clear();
   for (const auto& [lane, calls] : failed) {
     for (const Waiting& each : calls) each.call.completion->finish(error);
   }
 }
 
-// Who only looks whether the others are still there need not wait for them once all is over here.
-bool LaunchOrder::is_given_up() {
-  is_overdue();
-  const std::lock_guard lock(mutex_);
-  return abandoned_ || (closing_ && waiting_.empty() && under_way_.empty());
+// The others come to a round within a heartbeat, and read it. Nobody waits for that here.
+void LaunchOrder::say_failed() noexcept {
+  if (hosts_failed_ || ended_rank_ >= 0) return;
+  try {
+    last_words_.resize(1 + static_cast<std::size_t>(hosts_->world_size()));
+    last_words_[0].word = Word::failed;
+    const std::int64_t bytes = sizeof(Message);
+    last_round_of_all_ = hosts_->all_gather_into(
+        {{ConstPiece{last_words_.data(), bytes, DType::uint8},
+          Piece{last_words_.data() + 1, bytes * hosts_->world_size(), DType::uint8}}},
+        "the next launch");
+  } catch (...) {  // then they learn of it from the launcher
+  }
 }
 
-// What an error is said to have come before: the first operation that waits, or is under way.
+// A round that nobody else comes to is given up, as an exception does it (handle.h).
+void LaunchOrder::end_last_round() noexcept {
+  const auto end = Clock::now() + kFarewell;
+  bool is_over = false;
+  while (!is_over && Clock::now() < end) is_over = last_round_of_all_.issued_within(kLook);
+  if (is_over) return;
+  try {
+    const Handle given_up = std::exchange(last_round_of_all_, {});
+    throw left_behind();
+  } catch (const CommError&) {
+  }
+}
+
+// What an error is said to be about: the first operation that waits, or is under way.
 OperationTag LaunchOrder::first_tag() {
-  if (!under_way_.empty()) return under_way_.front().tag;
   const std::lock_guard lock(mutex_);
-  return waiting_.empty() ? OperationTag{} : waiting_.begin()->second.front().call.tag;
+  if (!waiting_.empty()) return waiting_.begin()->second.front().call.tag;
+  return under_way_.empty() ? OperationTag{} : under_way_.front().tag;
 }
 
 }  // namespace zeroshard

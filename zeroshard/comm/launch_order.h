@@ -9,59 +9,81 @@
 // - In a round every rank tells which lanes have an operation waiting, and learns the same of all
 //   others. The lanes that wait on all ranks are the same list everywhere; their first operations
 //   are launched, the lanes in the order of their numbers.
-// - A rank enters a round as soon as something waits, and again until nothing does.
+// - A rank enters a round as soon as something waits, and again until nothing does; and from its
+//   first operation on every two seconds, so that a rank that is gone is noticed by all others
+//   whatever their hosts wait for, and no round stays open for want of an idle rank.
 //
 // Why this cannot hang: whatever is launched is launched by all ranks, in one order, on one stream
 // of each; so the operation that is first in that order and not over waits for nobody's host. And
 // whatever two communicators with threads of their own could bring to its end is launched:
 // operations of a lane come in one order, and one that all ranks have brought waits for the next
-// round alone.
+// round alone. A rank whose launches fail says so in its last round, and all fail with it. A rank
+// that ends says that too: who waits for it afterwards fails. This holds for one order; kernels of
+// another library, or of another order, on the same devices are none of its business.
 //
 // A round costs one small all-gather between hosts, which overlaps with the device's work.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <vector>
 
 #include "zeroshard/comm/call.h"
+#include "zeroshard/comm/launched_point.h"
 #include "zeroshard/device/event.h"
 
 namespace zeroshard {
+
+// How launches talk to the other ranks' hosts. Its waits end when nobody wants them any more.
+class LaunchHosts {
+ public:
+  virtual ~LaunchHosts() = default;
+  virtual Communicator& comm() = 0;
+  // Throws the operation's error, and left_behind() where the order was abandoned.
+  virtual void wait(const Handle& handle) = 0;
+  virtual void throw_if_abandoned() = 0;
+};
 
 // What the order launches on; all of it is called by the order's own thread.
 class Launches {
  public:
   virtual ~Launches() = default;
-  // Puts the operation on the device's stream, behind `ready`, and returns its end. `hosts` is for
-  // what ranks must tell each other before the first one.
-  virtual Event launch(const Call& call, const Event& ready, Communicator& hosts) = 0;
+  // Runs all the thread does, with the device as its current one.
+  virtual void enclose(const std::function<void()>& body) = 0;
+  // Puts the operation on the device's stream, behind `ready`, and returns its end.
+  virtual Event launch(const Call& call, const Event& ready, LaunchHosts& hosts) = 0;
   // Throws what has gone wrong with operations that are under way.
   virtual void check() = 0;
-  // A rank is gone, or the operations have failed: what is under way ends soon.
+  // The operations have failed, here or on another rank: returns when nothing touches their memory.
   virtual void abort() noexcept = 0;
 };
 
 struct LaunchOrderOptions {
-  // Operations that are under way for so long make ranks meet, to see whether all are there.
-  std::chrono::milliseconds patience = std::chrono::seconds(2);
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(2);
 };
 
-class LaunchOrder {
+// A lane with an operation that waits. Numbers of lanes count from 1, so 0 is none.
+struct WaitingLane {
+  std::uint64_t lane = 0;
+  std::uint64_t tag = 0;
+};
+
+class LaunchOrder final : private LaunchHosts {
  public:
   // `hosts` connects the same ranks, and is nobody else's.
   LaunchOrder(std::unique_ptr<Communicator> hosts, std::unique_ptr<Launches> launches,
               const LaunchOrderOptions& options = {});
   // Ends what was submitted, unless it was abandoned.
-  ~LaunchOrder();
+  ~LaunchOrder() override;
   LaunchOrder(const LaunchOrder&) = delete;
   LaunchOrder& operator=(const LaunchOrder&) = delete;
 
@@ -71,33 +93,44 @@ class LaunchOrder {
   void submit(int lane, Call call, const Event& ready);
   // Everything fails soon; nobody is waited for any more.
   void abandon();
+  // What has ended the order before its time; null where nothing has.
+  std::exception_ptr failure();
 
  private:
+  enum class Word : std::uint64_t { here, ending, failed };
+  using Clock = std::chrono::steady_clock;
   struct Waiting {
     Call call;
     Event ready;
+    Clock::time_point since = Clock::now();
   };
   struct UnderWay {
     OperationTag tag;
     Event end;
+    std::shared_ptr<LaunchedPoint> point;  // what others know of it
   };
-  using Clock = std::chrono::steady_clock;
+  struct Message;
+
+  Communicator& comm() override { return *hosts_; }
+  void wait(const Handle& handle) override;
+  void throw_if_abandoned() override;
 
   void run();
-  bool wait_for_reason();
-  std::chrono::microseconds time_to_sleep() const;
-  bool is_overdue();
-  void meet();
-  void wait_for_hosts(const Handle& round);
-  std::vector<int> lanes_that_wait_everywhere();
+  Word wait_for_reason();
+  Clock::duration time_to_sleep() const;
+  void forget_what_is_over();
+  bool meet(Word word);
+  std::vector<int> lanes_that_wait_everywhere(const std::vector<Message>& messages);
+  void judge_words(const std::vector<Message>& messages);
+  void judge_time(const std::vector<WaitingLane>& all, std::size_t lanes_of_each);
   void check_tags(int lane);
   void launch_first(int lane);
   void fail(const std::exception_ptr& error);
-  bool is_given_up();
+  void say_failed() noexcept;
+  void end_last_round() noexcept;
   OperationTag first_tag();
 
   const LaunchOrderOptions options_;
-  const std::unique_ptr<Communicator> hosts_;
   const std::unique_ptr<Launches> launches_;
 
   std::mutex mutex_;
@@ -106,13 +139,21 @@ class LaunchOrder {
   std::map<int, std::deque<Waiting>> waiting_;  // by lane; none is empty
   bool has_news_ = false;                       // something was submitted since the last round
   bool closing_ = false;
+  Clock::time_point closing_since_;
   bool abandoned_ = false;
   std::exception_ptr failure_;
 
   // The thread alone uses these.
   std::deque<UnderWay> under_way_;  // in order
-  Clock::time_point last_sign_ = Clock::now();
+  std::vector<WaitingLane> told_;   // of this rank, in the round that is open
+  bool launched_last_ = false;
+  int ended_rank_ = -1;  // one that has said its last word
+  bool hosts_failed_ = false;
+  Clock::time_point last_round_ = Clock::now();
+  std::vector<Message> last_words_;  // of a rank that failed, and the answers
+  Handle last_round_of_all_;
 
+  const std::unique_ptr<Communicator> hosts_;  // goes before the memory of its last round
   std::thread thread_;  // started by the first call; last, since it uses all the above
 };
 

@@ -40,7 +40,9 @@ class NcclCommunicator final : public Communicator {
 
   Handle all_gather_into(const std::vector<GatherPair>& pairs, const std::string& label) override {
     check_arguments(pairs, world_size());
-    if (!can_move(pairs)) return through_host_->all_gather_into(pairs, label);
+    if (!can_move(pairs)) {
+      return through_host([&](Communicator& host) { return host.all_gather_into(pairs, label); });
+    }
     Call call = new_call(Operation::all_gather, label, shape_of(pairs), pairs);
     call.gathers = pairs;
     return start(std::move(call));
@@ -49,7 +51,10 @@ class NcclCommunicator final : public Communicator {
   Handle reduce_scatter_into(const std::vector<ReducePair>& pairs, const ReduceOptions& options,
                              const std::string& label) override {
     check_arguments(pairs, world_size());
-    if (!can_move(pairs)) return through_host_->reduce_scatter_into(pairs, options, label);
+    if (!can_move(pairs)) {
+      return through_host(
+          [&](Communicator& host) { return host.reduce_scatter_into(pairs, options, label); });
+    }
     Call call = new_call(Operation::reduce_scatter, label, shape_of(pairs, options), pairs);
     call.reduces = pairs;
     call.reduce_options = options;
@@ -57,13 +62,15 @@ class NcclCommunicator final : public Communicator {
   }
 
   Handle all_reduce(const Piece& piece, ReduceOp op, const std::string& label) override {
-    return through_host_->all_reduce(piece, op, label);
+    return through_host([&](Communicator& host) { return host.all_reduce(piece, op, label); });
   }
 
   Handle broadcast(const Piece& piece, int root, const std::string& label) override {
     check_arguments(piece, ReduceOp::max);
     check_root(root, world_size());
-    if (!uses_device(piece.read())) return through_host_->broadcast(piece, root, label);
+    if (!uses_device(piece.read())) {
+      return through_host([&](Communicator& host) { return host.broadcast(piece, root, label); });
+    }
     Call call =
         new_call(Operation::broadcast, label, shape_of(piece, root), std::vector<Piece>{piece});
     call.piece = piece;
@@ -71,7 +78,9 @@ class NcclCommunicator final : public Communicator {
     return start(std::move(call));
   }
 
-  Handle barrier(const std::string& label) override { return through_host_->barrier(label); }
+  Handle barrier(const std::string& label) override {
+    return through_host([&](Communicator& host) { return host.barrier(label); });
+  }
 
   std::unique_ptr<Communicator> make_sibling() override {
     return std::make_unique<NcclCommunicator>(order_, through_host_->make_sibling(), device_);
@@ -84,6 +93,16 @@ class NcclCommunicator final : public Communicator {
     return !pairs.empty() && std::ranges::all_of(pairs, [](const Pair& pair) {
       return NcclLaunches::can_move(pair);
     });
+  }
+
+  // What comes by this way is wrong once what came by the other has failed.
+  template <typename Body>
+  Handle through_host(const Body& body) {
+    const std::exception_ptr failed = order_->failure();
+    if (!failed) return body(*through_host_);
+    const auto completion = std::make_shared<Completion>();
+    completion->finish(failed);
+    return Handle(completion);
   }
 
   static std::int64_t memory_of(const GatherPair& pair) { return pair.out.bytes(); }
@@ -127,7 +146,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicato
   }
   auto order = std::make_shared<LaunchOrder>(
       hosts->make_sibling(), std::make_unique<NcclLaunches>(*library, device, options),
-      LaunchOrderOptions{.patience = options.patience});
+      LaunchOrderOptions{.timeout = options.comm.timeout, .heartbeat = options.heartbeat});
   return std::make_unique<NcclCommunicator>(
       std::move(order), carry_through_host(std::move(hosts), {.device = device}), device);
 }

@@ -19,6 +19,7 @@
 // All lanes (this communicator and its siblings) share one order of launches (launch_order.h).
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -34,8 +35,8 @@ struct NcclLibrary;
 
 struct NcclOptions {
   CommOptions comm = {};
-  // After so long ranks look whether all are still there, while operations are under way.
-  std::chrono::milliseconds patience = std::chrono::seconds(2);
+  // So often ranks look whether all are still there, from the first operation on.
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(2);
   // Tests bring their own library and their own device, with kernels of its own.
   const NcclLibrary* library = nullptr;
   std::function<void(Device, const std::vector<ArrayWrite>&)> write = write_arrays;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
+#include <memory>
 #include <thread>
 
 #include <fmt/format.h>
@@ -37,6 +39,9 @@ std::byte* part_of(void* data, std::int64_t index, std::int64_t bytes) {
   return static_cast<std::byte*>(data) + index * bytes;
 }
 
+// Kernels read and write whole vectors: every place in scratch memory begins like a buffer.
+std::int64_t in_scratch(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
 // A factor in two: a power of two, by which nothing is rounded unless it is subnormal, and the
 // rest.
 struct SplitFactor {
@@ -57,14 +62,13 @@ SplitFactor split(float factor) {
 // rank that never ends; one that failed was aborted before.
 NcclLaunches::~NcclLaunches() {
   if (comm_ == nullptr) return;
-  stream_->run([&] {
-    try {
-      settle(nccl_.comm_finalize(comm_), "ending", std::min(options_.comm.timeout, kFarewell));
-      nccl_.comm_destroy(comm_);
-    } catch (const Error&) {
-      nccl_.comm_abort(comm_);
-    }
-  });
+  bool has_ended_well = false;
+  try {
+    stream_->run([&] { settle(nccl_.comm_finalize(comm_), "ending", kFarewell); });
+    has_ended_well = true;
+  } catch (...) {  // the process goes on without it
+  }
+  end(has_ended_well ? nccl_.comm_destroy : nccl_.comm_abort);
 }
 
 // What comes from the host is copied into its place, and gathered from there.
@@ -74,7 +78,13 @@ bool NcclLaunches::can_move(const ReducePair& pair) {
   return uses_device(pair.in) && uses_device(pair.out.read());
 }
 
-Event NcclLaunches::launch(const Call& call, const Event& ready, Communicator& hosts) {
+// torch's events would otherwise make the first device current, and with it a context there.
+void NcclLaunches::enclose(const std::function<void()>& body) {
+  Stream::current(device_).run(body);
+}
+
+Event NcclLaunches::launch(const Call& call, const Event& ready, LaunchHosts& hosts) {
+  hosts_ = &hosts;
   if (comm_ == nullptr) meet(hosts);
   stream_->wait(ready);
   stream_->run([&] {
@@ -89,6 +99,7 @@ Event NcclLaunches::launch(const Call& call, const Event& ready, Communicator& h
   });
   Event end;
   end.record(*stream_);
+  hosts_ = nullptr;
   return end;
 }
 
@@ -96,59 +107,95 @@ void NcclLaunches::check() {
   if (comm_ != nullptr) require(state(), "an operation");
 }
 
+// What was launched ends when the library has been told; what else is on the stream is short.
 void NcclLaunches::abort() noexcept {
+  hosts_ = nullptr;
   if (comm_ == nullptr) return;
+  end(nccl_.comm_abort);
   try {
-    stream_->run([&] { nccl_.comm_abort(comm_); });
-  } catch (...) {  // the device is broken: the process ends soon
+    stream_->synchronize();
+  } catch (...) {  // the error that all this is about, or a broken device: the process ends soon
+  }
+}
+
+// The library's way to end a communicator may wait for the other ranks of this host, which may be
+// gone, stuck, or waiting for us: it goes on by itself where it takes long.
+void NcclLaunches::end(Result (*how)(NcclLibrary::Comm)) noexcept {
+  try {
+    const auto over = std::make_shared<std::promise<void>>();
+    const std::future<void> ended = over->get_future();
+    std::thread([how, over, comm = comm_, device = device_] {
+      try {
+        Stream::current(device).run([&] { how(comm); });
+      } catch (...) {  // a broken device: the process ends soon
+      }
+      over->set_value();
+    }).detach();
+    ended.wait_for(kFarewell);
+  } catch (...) {  // no thread is to be had: the communicator stays
   }
   comm_ = nullptr;
 }
 
 // The library's own meeting does not notice a rank that dies in it; the hosts' does.
-void NcclLaunches::meet(Communicator& hosts) {
-  rank_ = hosts.rank();
-  ranks_ = hosts.world_size();
+void NcclLaunches::meet(LaunchHosts& hosts) {
+  rank_ = hosts.comm().rank();
+  ranks_ = hosts.comm().world_size();
   stream_ = Stream::make(device_, StreamPriority::urgent);
-  const NcclLibrary::Id id = agree_on_id(hosts);
+  NcclLibrary::Id id;
+  Result result = share_id(id, hosts);
+  if (result == NcclLibrary::kSuccess) result = meet_others(id);
+  wait_until_all_have_met(result, hosts);
+}
+
+// Rank 0 makes it. Where it cannot, the others get none, and hear of that in what follows.
+NcclLibrary::Result NcclLaunches::share_id(NcclLibrary::Id& id, LaunchHosts& hosts) const {
+  const Result made = rank_ == 0 ? nccl_.get_unique_id(&id) : NcclLibrary::kSuccess;
+  if (made != NcclLibrary::kSuccess) id = {};
+  const auto bytes = static_cast<std::int64_t>(id.bytes.size());
+  hosts.wait(
+      hosts.comm().broadcast({id.bytes.data(), bytes, DType::uint8}, 0, "NCCL's identifier"));
+  const bool is_there = id.bytes != NcclLibrary::Id().bytes;
+  return is_there || made != NcclLibrary::kSuccess ? made : NcclLibrary::kRemoteError;
+}
+
+NcclLibrary::Result NcclLaunches::meet_others(const NcclLibrary::Id& id) {
+  Result result = NcclLibrary::kSuccess;
   stream_->run([&] {
     NcclLibrary::Config config;
-    const Result result = nccl_.comm_init_rank_config(&comm_, ranks_, id, rank_, &config);
-    if (result != NcclLibrary::kInProgress) require(result, "meeting");
+    result = nccl_.comm_init_rank_config(&comm_, ranks_, id, rank_, &config);
   });
-  wait_until_all_have_met(hosts);
+  return result;
 }
 
-NcclLibrary::Id NcclLaunches::agree_on_id(Communicator& hosts) const {
-  NcclLibrary::Id id;
-  if (rank_ == 0) require(nccl_.get_unique_id(&id), "meeting");
-  const auto bytes = static_cast<std::int64_t>(id.bytes.size());
-  hosts.broadcast({id.bytes.data(), bytes, DType::uint8}, 0, "NCCL's identifier").wait();
-  return id;
-}
-
-void NcclLaunches::wait_until_all_have_met(Communicator& hosts) {
+// All ranks go through the same rounds, and so come to the same end.
+void NcclLaunches::wait_until_all_have_met(Result begun, LaunchHosts& hosts) {
+  enum Progress : std::int32_t { kDone, kUnderWay, kFailed, kTooLate };
   const auto deadline = std::chrono::steady_clock::now() + options_.comm.timeout;
-  std::int32_t slowest = 1;
-  while (slowest > 0) {
+  const bool failed = begun != NcclLibrary::kSuccess && begun != NcclLibrary::kInProgress;
+  std::int32_t worst = kUnderWay;
+  while (worst == kUnderWay) {
     const auto look_again = std::chrono::steady_clock::now() + kTellAgain;
-    while (state() == NcclLibrary::kInProgress && std::chrono::steady_clock::now() < look_again) {
-      std::this_thread::yield();
+    Result now = failed ? begun : state();
+    while (now == NcclLibrary::kInProgress && std::chrono::steady_clock::now() < look_again) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      now = state();
     }
-    const Result now = state();
-    slowest = now == NcclLibrary::kSuccess ? 0 : now == NcclLibrary::kInProgress ? 1 : 2;
-    hosts.all_reduce({&slowest, 1, DType::int32}, ReduceOp::max, "NCCL's meeting").wait();
-    if (slowest == 2) require(now, "meeting");
-    if (slowest == 2) {
-      throw PeerError({.what = "NCCL failed in meeting on another rank",
-                       .remedy = "see that rank's own message"});
-    }
-    if (slowest == 1 && std::chrono::steady_clock::now() > deadline) {
-      throw CommError(
-          {.what = fmt::format("NCCL did not meet within {} ms", options_.comm.timeout.count()),
-           .remedy = "NCCL_DEBUG=INFO shows what it waits for"});
-    }
+    worst = now == NcclLibrary::kSuccess                  ? kDone
+            : now != NcclLibrary::kInProgress             ? kFailed
+            : std::chrono::steady_clock::now() > deadline ? kTooLate
+                                                          : kUnderWay;
+    hosts.wait(hosts.comm().all_reduce({&worst, 1, DType::int32}, ReduceOp::max, "NCCL's meeting"));
+    if (worst == kFailed) require(now, "meeting");
   }
+  if (worst == kDone) return;
+  if (worst == kFailed) {
+    throw PeerError({.what = "NCCL failed in meeting on another rank",
+                     .remedy = "see that rank's own message"});
+  }
+  throw CommError(
+      {.what = fmt::format("NCCL did not meet within {} ms", options_.comm.timeout.count()),
+       .remedy = "NCCL_DEBUG=INFO shows what it waits for"});
 }
 
 // Everything from here on is called with the stream as the current one.
@@ -180,17 +227,16 @@ void NcclLaunches::reduce_scatter(const std::vector<ReducePair>& pairs,
   std::int64_t bytes = 0;
   for (const ReducePair& pair : pairs) {
     scaled_sum(pair.in.dtype, factor.power);  // made before the group, which holds launches alone
-    if (!is_direct(pair)) bytes += pair.out.count * bytes_of(pair.in.dtype);
+    if (!is_direct(pair)) bytes += in_scratch(pair.out.count * bytes_of(pair.in.dtype));
   }
-  std::byte* place = scratch(bytes);
+  scratch(bytes);
   std::vector<ArrayWrite> writes;
   grouped([&] {
     for (const ReducePair& pair : pairs) {
       if (pair.out.count == 0) continue;
       void* to = pair.out.data;
       if (!is_direct(pair)) {
-        to = place;
-        place += pair.out.count * bytes_of(pair.in.dtype);
+        to = take_scratch(pair.out.count * bytes_of(pair.in.dtype));
         writes.push_back({.to = pair.out.data,
                           .to_dtype = pair.out.dtype,
                           .from = to,
@@ -212,23 +258,24 @@ void NcclLaunches::reduce_scatter(const std::vector<ReducePair>& pairs,
 // does: one launch for each rank, of all pairs together.
 void NcclLaunches::reduce_in_rank_order(const std::vector<ReducePair>& pairs,
                                         const ReduceOptions& options) {
-  std::int64_t addend_bytes = 0, elements = 0;
-  for (const ReducePair& pair : pairs) {
-    addend_bytes += pair.out.count * bytes_of(pair.in.dtype) * ranks_;
-    elements += pair.out.count;
-  }
-  if (elements == 0) return;
   constexpr std::int64_t kFloat = 4;
-  std::byte* sum = scratch(elements * kFloat + addend_bytes);  // fp32 first, so that it is aligned
-  std::byte* addend = sum + elements * kFloat;
+  std::int64_t needed = 0;
+  for (const ReducePair& pair : pairs) {
+    needed += in_scratch(pair.out.count * kFloat) +
+              (ranks_ - 1) * in_scratch(pair.out.count * bytes_of(pair.in.dtype));
+  }
+  if (needed == 0) return;
+  scratch(needed);
   std::vector<std::vector<ArrayWrite>> steps(static_cast<std::size_t>(ranks_) + 1);
   grouped([&] {
     for (const ReducePair& pair : pairs) {
       const std::int64_t bytes = pair.out.count * bytes_of(pair.in.dtype);
       if (bytes == 0) continue;
+      std::byte* const sum = take_scratch(pair.out.count * kFloat);
       for (int rank = 0; rank < ranks_; ++rank) {
         const void* from = part_of(pair.in.data, rank, bytes);
         if (rank != rank_) {
+          std::byte* const addend = take_scratch(bytes);
           require(nccl_.send(from, static_cast<std::size_t>(bytes), NcclLibrary::kBytes, rank,
                              comm_, stream_->native()),
                   "a send");
@@ -236,7 +283,6 @@ void NcclLaunches::reduce_in_rank_order(const std::vector<ReducePair>& pairs,
                              comm_, stream_->native()),
                   "a receive");
           from = addend;
-          addend += bytes;
         }
         steps[static_cast<std::size_t>(rank)].push_back({.to = sum,
                                                          .from = from,
@@ -250,7 +296,6 @@ void NcclLaunches::reduce_in_rank_order(const std::vector<ReducePair>& pairs,
                               .count = pair.out.count,
                               .factor1 = options.scale,
                               .adds = options.accumulate});
-      sum += pair.out.count * kFloat;
     }
   });
   for (const std::vector<ArrayWrite>& step : steps) options_.write(device_, step);
@@ -292,13 +337,19 @@ void NcclLaunches::grouped(const std::function<void()>& calls) {
 }
 
 // One buffer that grows. Whoever used it before is earlier on the same stream.
-std::byte* NcclLaunches::scratch(std::int64_t bytes) {
+void NcclLaunches::scratch(std::int64_t bytes) {
   if (bytes > scratch_.bytes()) {
     scratch_ = {};
     scratch_ = Buffer(device_, bytes);
   }
   if (bytes > 0) scratch_.wrote(*stream_);
-  return static_cast<std::byte*>(scratch_.data());
+  scratch_taken_ = 0;
+}
+
+std::byte* NcclLaunches::take_scratch(std::int64_t bytes) {
+  auto* const place = static_cast<std::byte*>(scratch_.data()) + scratch_taken_;
+  scratch_taken_ += in_scratch(bytes);
+  return place;
 }
 
 NcclLibrary::Result NcclLaunches::state() const {
@@ -324,6 +375,7 @@ void NcclLaunches::settle(Result result, const char* what, std::chrono::millisec
           {.what = fmt::format("NCCL has not ended {} within {} ms", what, time.count()),
            .remedy = "NCCL_DEBUG=INFO shows what it waits for"});
     }
+    if (hosts_ != nullptr) hosts_->throw_if_abandoned();
     std::this_thread::yield();
     result = state();
   }

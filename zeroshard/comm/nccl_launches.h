@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
@@ -28,23 +29,27 @@ class NcclLaunches final : public Launches {
   static bool can_move(const GatherPair& pair);
   static bool can_move(const ReducePair& pair);
 
-  Event launch(const Call& call, const Event& ready, Communicator& hosts) override;
+  void enclose(const std::function<void()>& body) override;
+  Event launch(const Call& call, const Event& ready, LaunchHosts& hosts) override;
   void check() override;
   void abort() noexcept override;
 
  private:
   using Result = NcclLibrary::Result;
 
-  void meet(Communicator& hosts);
-  NcclLibrary::Id agree_on_id(Communicator& hosts) const;
-  void wait_until_all_have_met(Communicator& hosts);
+  void meet(LaunchHosts& hosts);
+  Result share_id(NcclLibrary::Id& id, LaunchHosts& hosts) const;
+  Result meet_others(const NcclLibrary::Id& id);
+  void wait_until_all_have_met(Result begun, LaunchHosts& hosts);
+  void end(Result (*how)(NcclLibrary::Comm)) noexcept;
   void gather(const std::vector<GatherPair>& pairs);
   void reduce_scatter(const std::vector<ReducePair>& pairs, const ReduceOptions& options);
   void reduce_in_rank_order(const std::vector<ReducePair>& pairs, const ReduceOptions& options);
   void broadcast(const Piece& piece, int root);
   NcclLibrary::Sum scaled_sum(DType dtype, float factor);
   void grouped(const std::function<void()>& calls);
-  std::byte* scratch(std::int64_t bytes);
+  void scratch(std::int64_t bytes);
+  std::byte* take_scratch(std::int64_t bytes);
   Result state() const;
   void require(Result result, const char* what) const;
   void settle(Result result, const char* what, std::chrono::milliseconds time) const;
@@ -57,7 +62,9 @@ class NcclLaunches final : public Launches {
   std::optional<Stream> stream_;  // made by the first launch
   NcclLibrary::Comm comm_ = nullptr;
   std::map<std::pair<DType, float>, NcclLibrary::Sum> sums_;
-  Buffer scratch_;  // of the stream alone, so that one after the other may use it
+  LaunchHosts* hosts_ = nullptr;  // while something is launched
+  Buffer scratch_;  // of the stream alone, so that one operation after the other may use it
+  std::int64_t scratch_taken_ = 0;
 };
 
 }  // namespace zeroshard

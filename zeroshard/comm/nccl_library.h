@@ -13,7 +13,7 @@ namespace zeroshard {
 // streams are the driver's.
 struct NcclLibrary {
   using Result = int;
-  static constexpr Result kSuccess = 0, kInProgress = 7;
+  static constexpr Result kSuccess = 0, kRemoteError = 6, kInProgress = 7;
   using Comm = void*;
   using Stream = void*;
 
