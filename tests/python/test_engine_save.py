@@ -294,6 +294,24 @@ def test_whole_models_in_one_file(tmp_path):
     on_ranks(2, whole_models, str(tmp_path))
 
 
+def memory_of_a_model(folder):
+    """150 MB of weights, of which rank 0 holds half: what it brings together is gone when it is written."""
+    engine = start(made(width=1024, depth=9), settings(3, optimizer={"type": "SGD", "params": {"lr": 0.1}}, zero={
+        "stage3_gather_16bit_weights_on_model_save": True}))
+    engine.save_16bit_model(folder, "first.safetensors")
+    for name, least, most in (("model.safetensors", 0, 100e6), ("model.bin", 140e6, 1e9)):
+        peak = grown(lambda: engine.save_16bit_model(folder, name))
+        assert distributed.rank() != 0 or least <= peak <= most, (name, peak)  # 64 MiB come together at a time
+    engine.destroy()
+
+
+def test_a_whole_model_is_written_in_the_memory_of_a_part(tmp_path):
+    on_ranks(2, memory_of_a_model, str(tmp_path))
+    assert (tmp_path / "model.safetensors").stat().st_size > 150e6
+    weights = load_file(tmp_path / "model.safetensors")
+    assert all(torch.equal(value, weights[name]) for name, value in torch.load(tmp_path / "model.bin").items())
+
+
 def other_tags(folder):
     for validation, tag in ((None, "t0"), ("Ignore", "t0"), ("Fail", None)):
         more = {"checkpoint": {"tag_validation": validation}} if validation else {}
