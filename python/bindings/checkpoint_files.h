@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,13 +23,15 @@ class CheckpointReader {
   CheckpointReader(const std::string& folder, const std::string& tag);
 
   const StateFiles& files() const { return files_; }
-  RangeReader& reader() { return reader_; }
+  RangeReader& reader() { return *reader_; }
+  // From here on it reads ahead, in an engine's staging, which must outlive its last read.
+  void read_ahead(EngineCore& engine);
   // Throws ConfigError where there is none.
   const StoredState& state(const std::string& name, const std::string& state) const;
 
  private:
   StateFiles files_;
-  RangeReader reader_;
+  std::optional<RangeReader> reader_;
 };
 
 // States that a Python function copies. What it raises is kept as it is, since ranks that agree on

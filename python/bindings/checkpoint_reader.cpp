@@ -21,8 +21,13 @@
 namespace zeroshard::python {
 
 CheckpointReader::CheckpointReader(const std::string& folder, const std::string& tag)
-    : files_(StateFiles::open_checkpoint(folder, tag)), reader_(files_.reader()) {
-  reader_.check_files();
+    : files_(StateFiles::open_checkpoint(folder, tag)) {
+  reader_.emplace(files_.reader());
+  reader_->check_files();
+}
+
+void CheckpointReader::read_ahead(EngineCore& engine) {
+  reader_.emplace(files_.reader({.memory = engine.saves().staging(engine.core())}));
 }
 
 const StoredState& CheckpointReader::state(const std::string& name,
@@ -120,6 +125,7 @@ void bind_checkpoint_reader(py::module_& module) {
       .def_property_readonly("written_by", manifest(&Manifest::written_by))
       .def_property_readonly("run", &run_numbers)
       .def("tensors", &tensors)
+      .def("read_ahead", &CheckpointReader::read_ahead, py::arg("core"), py::keep_alive<1, 2>())
       .def("read_into", &read_into, py::arg("name"), py::arg("state"), py::arg("begin"),
            py::arg("dtype"), py::arg("into"))
       .def("blob", &blob, py::arg("name"), py::arg("rank") = std::nullopt);

@@ -1,5 +1,10 @@
-// Any range of any tensor of a safetensors file, as HuggingFace's models have them.
+// Any range of any tensor of a safetensors file, as HuggingFace's models have them; and such files,
+// written tensor by tensor.
+#include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <pybind11/stl.h>
@@ -7,6 +12,7 @@
 
 #include "python/bindings/checkpoint_files.h"
 #include "zeroshard/base/check.h"
+#include "zeroshard/base/error.h"
 #include "zeroshard/checkpoint/safetensors.h"
 
 namespace zeroshard::python {
@@ -34,9 +40,51 @@ void read_into(const SafetensorsReader& file, const std::string& name, std::int6
             {to, static_cast<std::size_t>(into.numel()) * width});
 }
 
+using Named = std::tuple<std::string, std::string, std::vector<std::int64_t>>;  // dtype, shape
+
+// A file that is being written. Who is done with it says so: an error keeps what it has seen alive.
+class NewFile {
+ public:
+  NewFile(const std::string& path, const std::vector<Named>& tensors,
+          const SafetensorsMetadata& metadata) {
+    std::vector<TensorEntry> entries;
+    for (const auto& [name, dtype, shape] : tensors) {
+      const std::optional<StoredDType> stored = StoredDType::of(dtype);
+      if (!stored) throw ConfigError({.what = "no dtype of safetensors", .value = dtype});
+      entries.push_back({.name = name, .dtype = *stored, .shape = shape});
+    }
+    writer_.emplace(path, std::move(entries), metadata);
+  }
+
+  // The next bytes of a tensor.
+  void write(const std::string& name, const at::Tensor& bytes) {
+    ZS_CHECK(writer_ && bytes.is_cpu() && bytes.is_contiguous() && bytes.scalar_type() == at::kByte,
+             "these are no bytes in host memory, or the file is closed");
+    const auto* const from = static_cast<const std::byte*>(bytes.const_data_ptr());
+    const py::gil_scoped_release others_run;
+    writer_->write(name, {from, static_cast<std::size_t>(bytes.numel())});
+  }
+  void finish() {
+    ZS_CHECK(writer_, "the file is closed");
+    const py::gil_scoped_release others_run;
+    writer_->finish();
+  }
+  // Without finish() nothing is left.
+  void close() { writer_.reset(); }
+
+ private:
+  std::optional<SafetensorsWriter> writer_;
+};
+
 }  // namespace
 
 void bind_safetensors_file(py::module_& module) {
+  py::class_<NewFile>(module, "SafetensorsWriter")
+      .def(py::init<const std::string&, const std::vector<Named>&, const SafetensorsMetadata&>(),
+           py::arg("path"), py::arg("tensors"), py::arg("metadata"))
+      .def("write", &NewFile::write, py::arg("name"), py::arg("bytes"))
+      .def("finish", &NewFile::finish)
+      .def("close", &NewFile::close);
   py::class_<SafetensorsReader>(module, "SafetensorsFile")
       .def(py::init([](const std::string& path) { return SafetensorsReader(path); }),
            py::arg("path"))

@@ -22,6 +22,7 @@ from zeroshard.deepspeed_checkpoint import is_deepspeed
 from zeroshard.errors import ConfigError, StorageError
 from zeroshard.load_deepspeed import load_deepspeed
 from zeroshard.load_own import load_own
+from zeroshard.save_model import save_model
 from zeroshard.saves_beside import SavesBeside
 
 logger = logging.getLogger("zeroshard")
@@ -177,15 +178,20 @@ class Checkpoints:
     def save_16bit_model(
         self, save_dir: str | os.PathLike, save_filename: str = "pytorch_model.bin", exclude_frozen_parameters: bool = False
     ) -> bool:
-        """All weights in one file; as torch.save does where the name ends in .bin, .pt or .pth, else as safetensors."""
+        """All weights in one file; as torch.save does where the name ends in .bin, .pt or .pth, for which rank 0 holds them all in
+        host memory; else as safetensors, written as they come together."""
         if self._engine.zero_optimization_partition_weights() and not self._engine.zero_gather_16bit_weights_on_model_save():
             logger.warning("not saved: stage3_gather_16bit_weights_on_model_save is not set")
             return False
+        path = Path(save_dir) / save_filename
+        if path.suffix not in files.PICKLED:
+            save_model(self._engine, path, exclude_frozen_parameters)
+            return True
         weights = self.full_state_dict(exclude_frozen_parameters)
         with all_or_none():
             if weights is not None:
                 files.make_folder(Path(save_dir))
-                files.write_tensors(Path(save_dir) / save_filename, weights)
+                files.write_pickled(path, weights)
         return True
 
     save_fp16_model = save_16bit_model

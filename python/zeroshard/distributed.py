@@ -27,8 +27,8 @@ def _leave_in_order() -> None:
         dist.destroy_process_group()
 
 
-def _leave_in_order_at_exit() -> None:
-    """Before all that has been registered so far, which may go by these groups."""
+def leave_in_order_at_exit() -> None:
+    """Engines end first: before all that has been registered so far, which may go by these groups."""
     atexit.unregister(_leave_in_order)
     atexit.register(_leave_in_order)
 
@@ -70,7 +70,7 @@ def _make_default_group(backend: str | None, **options: Any) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group(_backend(backend, device), **options)
-    _leave_in_order_at_exit()
+    leave_in_order_at_exit()
 
 
 def _backend(asked: str | None, device: torch.device) -> str:
@@ -115,7 +115,7 @@ class EngineGroup:
     and ranks need not agree on whether it has failed."""
 
     def __init__(self) -> None:
-        _leave_in_order_at_exit()
+        leave_in_order_at_exit()
         self.group: dist.ProcessGroup | None = dist.new_group(backend="gloo")
         # gloo connects all ranks: all have come here, and nobody is at the groups of engines that are gone.
         while _left_groups:

@@ -31,6 +31,7 @@ def load_own(
         client_state = checkpoint.client_state()
     with all_or_none():
         _fill_core(checkpoint, fit, with_states)
+        checkpoint.reader.read_ahead(engine.core)
         fill_what_is_in_no_unit(checkpoint, fit)
         if with_states and engine.shard_steps is not None:
             fill_shard_states(checkpoint, fit, run.scalar_types)

@@ -42,6 +42,8 @@ class SavesBeside:
 
     def begun(self, folder: Path, mode: str) -> None:
         self._folder, self._mode = folder, mode
+        if mode != FOREGROUND:
+            distributed.leave_in_order_at_exit()  # the script may end before the save does
 
     def look(self) -> None:
         """Between steps: when it is over on all ranks, all say so, or raise its error. Collective."""

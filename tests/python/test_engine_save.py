@@ -10,7 +10,7 @@ from engine_models import full_weights, logged, made, next_token_loss, settings,
 from engine_ranks import on_ranks
 from safetensors.torch import load_file
 from torch import optim
-from zeroshard import _C, distributed
+from zeroshard import _C, distributed, save_model
 from zeroshard.own_checkpoint import OwnCheckpoint
 from zeroshard.state_access import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
@@ -292,6 +292,26 @@ def whole_models(folder):
 
 def test_whole_models_in_one_file(tmp_path):
     on_ranks(2, whole_models, str(tmp_path))
+
+
+def memory_of_a_model(folder):
+    """57 MB of weights, of which rank 0 holds half: what it brings together is gone when it is written."""
+    save_model.BUCKET, kept = 8 << 20, save_model.BUCKET
+    engine = start(made(width=768, depth=6), settings(3, optimizer={"type": "SGD", "params": {"lr": 0.1}}, zero={
+        "stage3_gather_16bit_weights_on_model_save": True}))
+    engine.save_16bit_model(folder, "first.safetensors")
+    for name, least, most in (("model.safetensors", 0, 30e6), ("model.bin", 50e6, 1e9)):
+        peak = grown(lambda: engine.save_16bit_model(folder, name))
+        assert distributed.rank() != 0 or least <= peak <= most, (name, peak)
+    save_model.BUCKET = kept
+    engine.destroy()
+
+
+def test_a_whole_model_is_written_in_the_memory_of_a_part(tmp_path):
+    on_ranks(2, memory_of_a_model, str(tmp_path))
+    assert (tmp_path / "model.safetensors").stat().st_size > 56e6
+    weights = load_file(tmp_path / "model.safetensors")
+    assert all(torch.equal(value, weights[name]) for name, value in torch.load(tmp_path / "model.bin").items())
 
 
 def other_tags(folder):

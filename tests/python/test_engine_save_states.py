@@ -220,10 +220,12 @@ def limited(function, bytes_):
 def disk_full_on(folder, full, name):
     engine = start(made(), settings(1))
     train(engine, 1)
-    saves = {"state": lambda: engine.save_checkpoint(folder, tag=name), "torch": lambda: engine.save_16bit_model(folder, "m.bin")}
+    saves = {"state": lambda: engine.save_checkpoint(folder, tag=name), "torch": lambda: engine.save_16bit_model(folder, "m.bin"),
+             "model": lambda: engine.save_16bit_model(folder, "m.safetensors")}
     here = distributed.rank() == full
     words = {"state": rf"rank {full}: there is no room for a file: .*rank_0000{full}.*; raise the limit",
-             "torch": ("" if here else f"on rank {full}: ") + "cannot write .*; free some"}
+             "torch": ("" if here else f"on rank {full}: ") + "cannot write .*; free some",
+             "model": ("" if here else f"on rank {full}: ") + ".*m.safetensors"}
     with pytest.raises(zeroshard.StorageError, match=r"^\[storage\] " + words[name]):
         limited(saves[name], 2000 if here else resource.RLIM_INFINITY)
     torch.distributed.barrier()
@@ -233,7 +235,7 @@ def disk_full_on(folder, full, name):
     engine.destroy()
 
 
-@pytest.mark.parametrize("full, name", [(1, "state"), (0, "state"), (0, "torch")])
+@pytest.mark.parametrize("full, name", [(1, "state"), (0, "state"), (0, "torch"), (0, "model")])
 def test_a_full_disk_on_one_rank_is_said_on_all(tmp_path, full, name):
     on_ranks(2, disk_full_on, str(tmp_path), full, name)
 
