@@ -8,13 +8,16 @@
 #include <thread>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include "tests/engine_account/account_support.h"
 #include "tests/engine_account/linear_model.h"
 #include "zeroshard/comm/thread.h"
 #include "zeroshard/device/stalls.h"
+#include "zeroshard/engine/core_states.h"
 #include "zeroshard/engine/speculation_policy.h"
+#include "zeroshard/engine/tensors.h"
 
 namespace zeroshard::test {
 namespace {
@@ -140,6 +143,36 @@ TEST_P(SeenBetween, StatesAreThoseOfTheLastStep) {
     EXPECT_EQ(states_of(engine), before);
     EXPECT_EQ(told_of(engine).taken_back > 0, can_begin());
   });
+}
+
+// What a save would write now.
+std::vector<double> saved_by(Engine& engine) {
+  const CoreStates states(engine.core());
+  std::vector<double> all;
+  for (const HeldState& state : states.owned()) {
+    const at::Tensor values = at::empty({state.elements.size()}, to_torch(state.dtype));
+    states.read(state, state.elements, values.mutable_data_ptr());
+    const at::Tensor wide = values.to(at::kDouble);
+    all.insert(all.end(), wide.const_data_ptr<double>(),
+               wide.const_data_ptr<double>() + wide.numel());
+  }
+  for (const TensorRecord& tensor : states.tensors()) {
+    all.push_back(static_cast<double>(tensor.updates));
+  }
+  return all;
+}
+
+TEST_P(SeenBetween, ASave) {
+  const RunPlan run = plan(true);
+  with_engine(run, {}, [&](Model& model, Engine& engine, Communicator&) {
+    train_steps(run, model, engine, 0, 2);
+    const std::vector<double> before = saved_by(engine);
+    engine.backward(loss_of(run, model, engine, 2));
+    wait_for_early(engine);
+    EXPECT_EQ(saved_by(engine), before);
+    EXPECT_EQ(told_of(engine).taken_back > 0, can_begin());
+  });
+  expect_nobody_sees([](const RunPlan&, Model&, Engine& engine) { saved_by(engine); });
 }
 
 TEST_P(SeenBetween, AReadOfGradients) {
