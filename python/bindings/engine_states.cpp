@@ -283,6 +283,7 @@ void bind_engine_states(py::class_<EngineCore>& type) {
       .def("scaler_state", &scaler_state)
       .def("restore_scaler", &restore_scaler)
       .def("adopt_masters", &adopt_masters, py::arg("unit") = py::none())
+      .def("last_unit", [](EngineCore& engine) { return engine.core().last_unit(); })
       .def("device_memory", [](EngineCore& engine) { return memory_of(engine, Tier::device); })
       .def("host_memory", [](EngineCore& engine) { return memory_of(engine, Tier::host); })
       .def("traffic", &traffic_of)

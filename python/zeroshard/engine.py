@@ -27,6 +27,7 @@ from zeroshard.leaf_modules import apply_zero_leaf_module_config
 from zeroshard.map_tensors import map_tensors
 from zeroshard.offloaded_states import OffloadedStates
 from zeroshard.optimizer import HookedModule, ShardSteps, ZeroOptimizer, kernel_of
+from zeroshard.out_of_memory import telling_what_is_held
 from zeroshard.parameter_groups import group_of_parameter
 from zeroshard.provisional_home import ProvisionalHome
 from zeroshard.read_config import EngineConfig
@@ -200,7 +201,7 @@ class Engine(_Calls):
         self.unshown_gradients.stop()
         if self.configuration.parsed.auto_cast:
             args, keywords = _as_half((args, keywords))
-        with self._report.timed("forward"):
+        with self._report.timed("forward"), telling_what_is_held(self.core, "forward"):
             return self.module(*args, **keywords)
 
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
@@ -211,7 +212,7 @@ class Engine(_Calls):
             self._checkpoints.beside.look()
             self.optimizer.before_step()
         self.unshown_gradients.stop()
-        with self._report.timed("step"):
+        with self._report.timed("step"), telling_what_is_held(self.core, "step()"):
             result = self.core.step(self.optimizer.param_groups, waits=self._step_waits)
         self.micro_steps += 1
         self._last_step.applied = result["boundary"] and result["applied"]

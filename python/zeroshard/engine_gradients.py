@@ -9,6 +9,7 @@ from torch import nn
 from zeroshard import _C
 from zeroshard.batch_sizes import BatchSizes
 from zeroshard.errors import StateError
+from zeroshard.out_of_memory import telling_what_is_held
 from zeroshard.step_report import StepReport
 
 
@@ -84,7 +85,7 @@ class EngineGradients:
         self._report.note_loss(loss)
         if self._updates_early:  # a scheduler may have changed them since the last step
             self._core.take_parameter_groups(self._optimizer.param_groups)
-        with self._report.timed("backward"):
+        with self._report.timed("backward"), telling_what_is_held(self._core, "backward"):
             self._core.backward(loss, scale_wrt_gas, retain_graph)
         return loss.detach() / self._batch.gradient_accumulation_steps() if scale_wrt_gas else loss.detach()
 

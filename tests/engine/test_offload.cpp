@@ -53,6 +53,9 @@ TEST_P(Offload, EqualsResident) {
       EXPECT_EQ(difference(expected, train(offloaded(plan, ratio, false))), "");
       EarlyUpdates seen;
       EXPECT_EQ(difference(expected, train(early(offloaded(plan, ratio, false), &seen))), "");
+      RunPlan unpinned = offloaded(plan, ratio, false);
+      unpinned.options.offload.pin_optimizer_memory = false;
+      EXPECT_EQ(difference(expected, train(unpinned)), "") << "unpinned";
       if (micro_steps > 1) {
         EXPECT_EQ(seen.stood > 0, can_begin_early(stage, ranks)) << "nothing clips there";
       }

@@ -67,6 +67,17 @@ std::vector<Case> cases() {
        }},
       {"fp32, optimizer on the host",
        [](EngineOptions& options) { options.offload.optimizer = Tier::host; }},
+      {"bf16, updates one step late",
+       [](EngineOptions& options) {
+         options.precision.bf16.enabled = true;
+         options.offload.optimizer = Tier::host;
+         options.zero.delayed_update = true;
+       }},
+      {"fp32, updates one step late on an unpinned host",
+       [](EngineOptions& options) {
+         options.offload = {.optimizer = Tier::host, .pin_optimizer_memory = false};
+         options.zero.delayed_update = true;
+       }},
       {"bf16, half of the optimizer and all parameters on the host",
        [](EngineOptions& options) {
          options.precision.bf16.enabled = true;

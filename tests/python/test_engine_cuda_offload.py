@@ -96,3 +96,70 @@ def test_halved_masters_give_the_bits_of_whole_ones():
         return found
 
     assert_same_bits(train(True), train(False))
+
+
+@pytest.mark.parametrize("away", ({}, OPTIMIZER_AWAY))
+def test_a_save_waits_for_the_step(away, tmp_path):
+    """step() returns before the device, or the host, has updated anything."""
+    with computing_on("cuda"):
+        engine = start(parts(width=2048, depth=8), settings(2, zero=away, bf16={"enabled": True}))
+
+    def saved(tag):
+        engine.save_checkpoint(str(tmp_path / tag), tag="states")
+        return {each.name: each.read_bytes() for each in sorted((tmp_path / tag).rglob("*.safetensors"))}
+
+    for step, value in enumerate(inputs(5, "bf16", width=2048)):
+        engine.backward(engine(value))
+        engine.step()
+        at_once = saved(f"at_once_{step}")
+        engine.finish()
+        torch.cuda.synchronize()
+        assert at_once and at_once == saved(f"later_{step}")
+    engine.destroy()
+
+
+def test_states_of_a_script_return_to_masters_on_the_host():
+    def train(moves):
+        model = parts(width=512, depth=3)
+        with computing_on("cuda"):
+            engine = start(model, settings(2, optimizer=None, zero=OPTIMIZER_AWAY), optimizer=torch.optim.RMSprop(model.parameters(), lr=0.01))
+        losses = []
+        for step, value in enumerate(inputs(6, width=512)):
+            loss = engine(value)
+            engine.backward(loss)
+            engine.step()
+            losses.append(loss.detach())
+            if moves and step % 2:
+                engine.offload_states()
+                engine.reload_states()
+        engine.destroy()
+        return {"losses": torch.stack(losses)}
+
+    assert_same_bits(train(True), train(False))
+
+
+def test_states_come_back_behind_what_the_device_still_does():
+    """Memory that a script has freed is given to a state while the kernel that uses it is still running."""
+    def train(moves):
+        with computing_on("cuda"):
+            engine = start(parts(width=2048, depth=8), settings(2, bf16={"enabled": True}))
+        losses = []
+        for value in inputs(6, "bf16", width=2048):
+            loss = engine(value)
+            engine.backward(loss)
+            engine.step()
+            losses.append(loss.detach())
+            if not moves:
+                continue
+            engine.offload_states()
+            engine.finish()
+            blocks = [torch.empty(2048 * 2048 * 4, dtype=torch.uint8, device="cuda") for _ in range(24)]
+            torch.cuda._sleep(200_000_000)
+            for block in blocks:
+                block.fill_(255)
+            del blocks, block
+            engine.reload_states()
+        engine.destroy()
+        return {"losses": torch.stack(losses)}
+
+    assert_same_bits(train(True), train(False))

@@ -190,18 +190,6 @@ TEST_F(Pinning, ThatFailsIsOneWarningWithTheLimitAndTheCommand) {
   EXPECT_TRUE(memory.allocate_ring(8192).pinned()) << "rings are small";
 }
 
-TEST_F(Pinning, ThatFailsIsAnErrorWhereItIsInsistedOn) {
-  fake_.limit_pinning(100'000);
-  StateMemory memory(kAccelerator, {.insists = true});
-  try {
-    memory.reserve_host(1 << 20);
-    FAIL() << "no error";
-  } catch (const StorageError& error) {
-    EXPECT_NE(error.fault().value.find("locked memory"), std::string::npos);
-    EXPECT_NE(error.fault().remedy.find("ulimit -l"), std::string::npos);
-  }
-}
-
 class TooLittle : public testing::Test {
  protected:
   void SetUp() override {

@@ -140,7 +140,7 @@ TEST(StateMoves, ComeAfterWhatTheDeviceHasBeenGiven) {
   for (const Tier to : {Tier::host, Tier::device}) {
     std::atomic<bool> done = false;
     fake.launch(Stream::current(kMovesFrom), [&done] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      std::this_thread::sleep_for(std::chrono::milliseconds(700));
       done = true;
     });
     moves.start(states.all(), to, {});

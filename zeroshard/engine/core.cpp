@@ -277,6 +277,7 @@ void Core::before_forward(std::size_t unit, bool trains) {
   offloaded_.require({Category::parameters}, "a forward");
   drop_broken_backward();
   flat_[unit]->check_intact(trains);
+  last_begun_ = unit;
   if (backward_->under_way()) {
     backward_->hold_for_recompute(unit);
   } else {
@@ -296,6 +297,11 @@ void Core::abandon_forward() {
   const std::lock_guard lock(mutex_);
   times_.drop_forwards();
   if (!backward_->under_way()) gatherer_->schedule().abandon_pass();
+}
+
+std::string Core::last_unit() {
+  const std::lock_guard lock(mutex_);
+  return last_begun_ ? flat_[*last_begun_]->name() : std::string();
 }
 
 bool Core::at_boundary() const {

@@ -132,6 +132,8 @@ class Core {
   void wait_for_unit(std::size_t unit);
   // Of the calling thread, among the streams of the engine's device.
   std::int64_t current_stream_id() const { return parameter_order_.current().id(); }
+  // Whose forward or backward began last, for messages; empty where none has.
+  std::string last_unit();
   // Something failed where nothing may be thrown: the next call throws it.
   void keep_error(std::exception_ptr error) noexcept;
 
@@ -267,6 +269,7 @@ class Core {
 
   std::mutex mutex_;
   std::exception_ptr kept_error_;
+  std::optional<std::size_t> last_begun_;
   bool forward_ran_ = false;  // in this micro-step, on this rank
   bool backward_ran_ = false;
   bool shows_local_ = false;

@@ -128,6 +128,7 @@ void Core::open_backward(LossState loss) {
 void Core::before_backward(const UnitUses::Id& use) {
   const auto lock = enter();
   open_backward();
+  last_begun_ = use.unit;
   backward_->reach(use);
 }
 

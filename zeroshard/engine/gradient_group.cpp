@@ -267,7 +267,7 @@ void GradientGroup::send(std::size_t parameter, const at::Tensor& gradient) {
   write.via2 = plan_.communication;
   write.factor2 = plan_.scale_after_sum;
   write.adds = sent_[parameter];
-  home_.down->send(gradient, write);
+  home_.down->send(gradient, write, reduced_is_pinned());
   written_[parameter] = sent_[parameter] = true;
 }
 
@@ -283,7 +283,8 @@ void GradientGroup::send_local() {
   write.via2 = plan_.communication;
   write.factor2 = plan_.scale_after_sum;
   write.adds = holds_reduced();
-  home_.down->send(over(local_.data(), padded_numel(), plan_.accumulation), write);
+  home_.down->send(over(local_.data(), padded_numel(), plan_.accumulation), write,
+                   reduced_is_pinned());
 }
 
 void GradientGroup::settle() {

@@ -158,6 +158,7 @@ class GradientGroup {
   void allocate_reduced();
   void count_held(std::int64_t bytes);
   void* reduced_data() const;
+  bool reduced_is_pinned() const { return (promoted_ ? promoted_g_ : reduced_).pinned(); }
   DType reduced_dtype() const { return promoted_ ? DType::fp32 : plan_.reduced; }
   bool adds_to_reduced() const { return target_ == WriteTarget::reduced && holds_reduced(); }
   std::int64_t own_offset() const;

@@ -35,7 +35,7 @@ GradientsDown::GradientsDown(Device device, std::int64_t passing_bytes, SlotRing
       down_(Stream::make(device)),
       worker_(Stream::make(kCpu)) {}
 
-void GradientsDown::send(const at::Tensor& gradient, ArrayWrite write) {
+void GradientsDown::send(const at::Tensor& gradient, ArrayWrite write, bool pinned) {
   const at::Tensor whole = gradient.contiguous();
   write.from_dtype = dtype_of(whole, "a gradient");
   write.count = whole.numel();
@@ -43,7 +43,7 @@ void GradientsDown::send(const at::Tensor& gradient, ArrayWrite write) {
   Event made;
   made.record(Stream::current(device_));
   down_.wait(made);
-  is_as_it_is(write) ? send_straight(whole, write) : send_through_ring(whole, write);
+  pinned&& is_as_it_is(write) ? send_straight(whole, write) : send_through_ring(whole, write);
 }
 
 // The worker keeps the tensor until it has been copied, since its memory is torch's to give away.

@@ -1,10 +1,11 @@
 // With one rank: gradients of units whose G is on the host are copied down while backward goes on.
 //
-//   down.send(gradient, {.to = g, .to_dtype = DType::bf16, .from_dtype = DType::bf16, ...});
+//   down.send(gradient, {.to = g, .to_dtype = DType::bf16, ...}, reduced.pinned());
 //   down.finish();   // all that was sent is in G, and the host may read it
 //
-// A gradient that is G as it is goes straight there. Another one goes through a ring of host
-// memory, and is scaled, rounded or added from there by a thread of the host.
+// A gradient that is G as it is goes straight there, where G is pinned: the driver would hold the
+// caller up else. Another one goes through a ring of host memory, and is scaled, rounded or added
+// from there by a thread of the host.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@ class GradientsDown {
 
   // `write` says what becomes of the gradient's elements; its `from` is set here. What is sent
   // later to the same memory comes after it. The gradient's memory stays until it has been copied.
-  void send(const at::Tensor& gradient, ArrayWrite write);
+  // `pinned`: of the memory that is written (StateBuffer::pinned()).
+  void send(const at::Tensor& gradient, ArrayWrite write, bool pinned);
   // The sum of squares of `values`, which are on the host, once what was sent so far is there. It
   // can be read after finish().
   std::shared_ptr<const double> sum_of_squares(NormSpan values);

@@ -40,11 +40,28 @@ std::int64_t held_gradient_bytes(const UnitLayout& unit, const TierPlanOptions& 
   });
 }
 
+// One arena holds all that is on the host.
+bool pins_gradients(const OffloadOptions& offload) {
+  return offload.pin_optimizer_memory ||
+         (offload.parameters != Tier::device && offload.pin_parameter_memory);
+}
+
 // Gradients that are not copied straight into G.
 std::int64_t changed_gradient_bytes(const UnitLayout& unit, const TierPlanOptions& options) {
-  const bool adds_up = options.micro_steps > 1;
+  const bool all = options.micro_steps > 1 || !pins_gradients(options.offload);
   return trainable_bytes(unit, [&](const FlatGroup& group) {
-    return adds_up || group.dtype != options.gradients.reduced ? own_gradient_bytes(group) : 0;
+    return all || group.dtype != options.gradients.reduced ? own_gradient_bytes(group) : 0;
+  });
+}
+
+// One rank's, on their way to the host; local gradients go down as they are, where they may.
+std::int64_t gradients_through_ring(const UnitLayout& unit, const TierPlanOptions& options) {
+  if (!host_unit_keeps_local(options.stage, 1, options.micro_steps)) {
+    return changed_gradient_bytes(unit, options);
+  }
+  if (pins_gradients(options.offload)) return 0;
+  return trainable_bytes(unit, [&](const FlatGroup& group) {
+    return buffer_bytes(group.layout.padded_numel(), options.gradients.reduced);
   });
 }
 
@@ -144,9 +161,9 @@ TierPlan plan_tiers(const std::vector<const UnitLayout*>& units, const std::vect
       largest_staged = std::max(largest_staged, values);
       largest_unsent = std::max(largest_unsent, values);
     }
-    const int ranks = units[i]->world_size();
-    if (ranks > 1 || host_unit_keeps_local(stage, ranks, options.micro_steps)) continue;
-    largest_staged = std::max(largest_staged, changed_gradient_bytes(*units[i], options));
+    if (units[i]->world_size() > 1) continue;
+    largest_staged = std::max(largest_staged, gradients_through_ring(*units[i], options));
+    if (host_unit_keeps_local(stage, 1, options.micro_steps)) continue;
     const std::int64_t passing = trainable_bytes(*units[i], own_gradient_bytes);
     plan.gradients[i].passing_bytes = passing;
     plan.passing_gradient_bytes = std::max(plan.passing_gradient_bytes, passing);

@@ -39,8 +39,8 @@ struct TierPlan {
   Tier parameters = Tier::device;
 
   // Host memory through which new 16-bit values go up to parameters on the device, and, with one
-  // rank, gradients come down that are added to G or are of another dtype than it. (A gradient that
-  // is G is copied straight there, and an fp32 master goes up itself.)
+  // rank, gradients come down that are added to G, are of another dtype than it, or find it
+  // unpinned. (A gradient that is G is copied straight there, and an fp32 master goes up itself.)
   Ring staging = {};
   // Host memory for the 16-bit values that an update makes and nobody sends, with delayed updates:
   // a unit's new values go up from its masters, a step later, while gradients pass the ring.

@@ -62,15 +62,10 @@ bool HostTier::pin(HostMapping& mapping) {
 
 void HostTier::report_unpinned(std::int64_t bytes, const std::string& why_not) {
   pinning_failed_ = true;
-  const std::string what = fmt::format("{} of host memory cannot be pinned for {}",
-                                       human_bytes(bytes), name_of(device_));
-  const std::string value =
-      fmt::format("{}; the limit of locked memory is {}", why_not, memlock_limit());
-  if (options_.insists) {
-    throw StorageError({.what = what, .value = value, .remedy = kRaiseMemlock});
-  }
-  log_warning("[memory] {}: {}; copies go through small pinned buffers, which is slower; {}", what,
-              value, kRaiseMemlock);
+  log_warning(
+      "[memory] {} of host memory cannot be pinned for {}: {}; the limit of locked memory is {}; "
+      "copies go through small pinned buffers, ours or the driver's, which is slower; {}",
+      human_bytes(bytes), name_of(device_), why_not, memlock_limit(), kRaiseMemlock);
 }
 
 TierBuffer HostTier::allocate(std::int64_t bytes) {

@@ -15,9 +15,10 @@
 namespace zeroshard {
 
 struct HostMemoryOptions {
-  bool pin = true;       // registered with the accelerator's driver; see pinned() in tier_memory.h
-  bool insists = false;  // then memory that cannot be pinned is an error, else it is a warning
-  int threads = 0;       // that touch the arena first; 0: as many as this process has CPUs
+  // Registered with the accelerator's driver, where the system allows it: see pinned() in
+  // tier_memory.h. Elsewhere there is one warning.
+  bool pin = true;
+  int threads = 0;  // that touch the arena first; 0: as many as this process has CPUs
   // Where /proc and /sys say how much memory there is; tests bring their own.
   std::filesystem::path limits = "/";
 };

@@ -104,7 +104,7 @@ class StateMemory {
   Device device() const { return device_; }
   // Maps the host tier's arena, once. `bytes` is the sum of what will be allocated there, rings
   // aside; what goes beyond it, or came before, has memory of its own. Throws StorageError
-  // where the host has not that much, or, where pinning is insisted on, cannot pin it.
+  // where the host has not that much.
   void reserve_host(std::int64_t bytes) { host_.reserve(bytes); }
   // The bytes are rounded up to whole buffers (256 bytes), as the planner counts. The memory is not
   // initialised. Throws StorageError, which says what is held where it was asked for.

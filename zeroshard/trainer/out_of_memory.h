@@ -17,8 +17,8 @@ namespace zeroshard {
 std::optional<std::string> refused_memory(const std::exception_ptr& error);
 
 // States are planned and allocated before the first step; what is not there then is room for
-// activations. `where`: "step 3, forward". `had`: of the device, at most, libraries aside. The
-// remedy is the planner's: what fits into what the device has turned out to have.
+// activations. `where`: "step 3, forward, unit block.7". `had`: of the device, at most, libraries
+// aside. The remedy is the planner's: what fits into what the device has turned out to have.
 StorageError out_of_memory(const std::string& refused, const std::string& where,
                            const RunSettings& run, const RunFacts& facts, std::int64_t had);
 

@@ -309,7 +309,10 @@ int Trainer::evaluate() {
   return vote.signal;
 }
 
-std::string Trainer::whereabouts() const { return fmt::format("step {}, {}", step_, doing_); }
+std::string Trainer::whereabouts() const {
+  const std::string unit = engine_->core().last_unit();
+  return fmt::format("step {}, {}{}", step_, doing_, unit.empty() ? "" : ", unit " + unit);
+}
 
 void Trainer::record(const JsonObject& what) {
   if (log_) log_->record(what);
