@@ -57,7 +57,9 @@ class KilledSaves {
       replace_folders_by_two_renames(way == SaveWay::two_renames);
       ForkedRanks saving(ranks, [&](Communicator& comm) { save_for_ever(comm, first, way); });
       replace_folders_by_two_renames(false);
-      std::this_thread::sleep_for(std::chrono::microseconds(random_() % 60'000));
+      // Two renames come at the end of the second save.
+      const std::uint32_t most = way == SaveWay::two_renames ? 150'000 : 60'000;
+      std::this_thread::sleep_for(std::chrono::microseconds(random_() % most));
       // All at once, as by a power cut; or one, and the others notice.
       const int victim = static_cast<int>(random_() % 6);
       for (int rank = 0; rank < ranks; ++rank) {
