@@ -43,23 +43,33 @@ def drop_caches():
 
 
 class Disk:
-    """fio, past the kernel's cache, with large blocks: what the disk can do from one end of a file to the other."""
+    """fio, past the kernel's cache, with large blocks: what the disk can do from one end of a file to the other, with one block
+    under way and with eight, whichever is faster."""
     name = "disk (fio)"
+    WAYS = (["--ioengine=psync"], ["--ioengine=libaio", "--iodepth=8"], ["--ioengine=io_uring", "--iodepth=8"])
 
     def __init__(self, folder, size):
         self.file, self.size = folder / "fio", size
 
-    def fio(self, kind):
-        out = call(["fio", "--name=bench", f"--filename={self.file}", f"--rw={kind}", "--bs=4M", f"--size={self.size}",
-                    "--direct=1", "--ioengine=psync", "--end_fsync=1", "--output-format=json"])
-        return json.loads(out[out.index("{"):])["jobs"][0][kind]["runtime"] / 1e3
+    def fio(self, kind, way):
+        """Seconds; None where this machine does not have that way."""
+        if kind == "write":
+            self.file.unlink(missing_ok=True)
+        done = subprocess.run(["fio", "--name=bench", f"--filename={self.file}", f"--rw={kind}", "--bs=4M", f"--size={self.size}",
+                               "--direct=1", *way, "--end_fsync=1", "--output-format=json"], capture_output=True, text=True)
+        if done.returncode != 0:
+            return None
+        return json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0][kind]["runtime"] / 1e3
+
+    def fastest(self, kind):
+        found = [seconds for way in self.WAYS if (seconds := self.fio(kind, way)) is not None]
+        return min(found) if found else sys.exit("bench: fio does not run")
 
     def save(self):
-        self.file.unlink(missing_ok=True)
-        return self.fio("write")
+        return self.fastest("write")
 
     def load(self):
-        return self.fio("read")
+        return self.fastest("read")
 
 
 class Ours:

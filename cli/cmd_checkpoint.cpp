@@ -97,7 +97,7 @@ ExportOptions export_options(const Arguments& arguments) {
 int export_folder(const Arguments& arguments) {
   const ExportOptions options = export_options(arguments);
   const StateFiles files = StateFiles::open(arguments.folder);
-  const Exported exported = export_model(files, arguments.out, options);
+  const ExportedRun exported = export_run(files, arguments.out, options);
   print(arguments.json ? export_json(arguments.out, exported)
                        : export_text(arguments.out, exported));
   return 0;

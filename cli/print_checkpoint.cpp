@@ -244,13 +244,19 @@ std::string verify_json(const StateFiles& files, const Verified& verified) {
   return json.text();
 }
 
-std::string export_text(const std::string& out, const Exported& exported) {
+std::string export_text(const std::string& out, const ExportedRun& run) {
+  const Exported& exported = run.model;
   std::string text =
       fmt::format("wrote {}: {} in {}, {}{}\n", out, plural(exported.tensors, "tensor"),
                   plural(exported.files.size(), "file"), bytes_text(exported.bytes),
                   exported.has_config ? ", and config.json" : "");
   if (!exported.has_config) {
     text += "the checkpoint has no config.json: put the model's own beside the weights\n";
+  }
+  if (run.is_ours_alone) {
+    text +=
+        "transformers has no model of this architecture, and from_pretrained does not load it; the "
+        "checkpoint itself serves train --init\n";
   }
   if (exported.overflowed > 0) {
     text += fmt::format("{} were too large for fp16 and are infinite now: take bf16\n",
@@ -259,7 +265,8 @@ std::string export_text(const std::string& out, const Exported& exported) {
   return text;
 }
 
-std::string export_json(const std::string& out, const Exported& exported) {
+std::string export_json(const std::string& out, const ExportedRun& run) {
+  const Exported& exported = run.model;
   JsonWriter json;
   json.open_object();
   json.field("folder", out);
@@ -267,6 +274,7 @@ std::string export_json(const std::string& out, const Exported& exported) {
   json.field("tensors", exported.tensors);
   json.field("bytes", exported.bytes);
   json.field("has_config", exported.has_config);
+  json.field("in_transformers", !run.is_ours_alone);
   json.field("overflowed", exported.overflowed);
   json.close_object();
   return json.text();

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "zeroshard/checkpoint/compare.h"
-#include "zeroshard/checkpoint/export_model.h"
 #include "zeroshard/checkpoint/state_files.h"
 #include "zeroshard/checkpoint/verify.h"
+#include "zeroshard/trainer/export_run.h"
 
 namespace zeroshard::cli {
 
@@ -16,8 +16,8 @@ std::string inspect_json(const StateFiles& files);
 std::string verify_text(const StateFiles& files, const Verified& verified);
 std::string verify_json(const StateFiles& files, const Verified& verified);
 
-std::string export_text(const std::string& out, const Exported& exported);
-std::string export_json(const std::string& out, const Exported& exported);
+std::string export_text(const std::string& out, const ExportedRun& exported);
+std::string export_json(const std::string& out, const ExportedRun& exported);
 
 std::string diff_text(const StateFiles& first, const StateFiles& second,
                       const Comparison& comparison);

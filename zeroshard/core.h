@@ -13,7 +13,6 @@
 #include "zeroshard/layout/bucket_plan.h"
 #include "zeroshard/layout/flat_layout.h"
 #include "zeroshard/layout/placement.h"
-#include "zeroshard/layout/reshard.h"
 #include "zeroshard/layout/span.h"
 #include "zeroshard/layout/unit_layout.h"
 #include "zeroshard/planner/footprint.h"

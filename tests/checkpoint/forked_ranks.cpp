@@ -23,13 +23,22 @@ namespace {
 // Rank 0 has a socket to each of the others, and they have one to it.
 class SocketCommunicator final : public QueuedCommunicator {
  public:
-  SocketCommunicator(int rank, int world_size, std::vector<int> sockets)
-      : rank_(rank), world_size_(world_size), sockets_(std::move(sockets)) {}
+  using Sockets = std::vector<int>;
+
+  SocketCommunicator(int rank, int world_size, Sockets sockets, std::vector<Sockets> of_siblings)
+      : rank_(rank),
+        world_size_(world_size),
+        sockets_(std::move(sockets)),
+        of_siblings_(std::move(of_siblings)) {}
 
   int rank() const override { return rank_; }
   int world_size() const override { return world_size_; }
   std::unique_ptr<Communicator> make_sibling() override {
-    throw StateError({.what = "these ranks have no siblings"});
+    if (of_siblings_.empty()) throw StateError({.what = "these ranks have no more siblings"});
+    Sockets sockets = std::move(of_siblings_.back());
+    of_siblings_.pop_back();
+    return std::make_unique<SocketCommunicator>(rank_, world_size_, std::move(sockets),
+                                                std::vector<Sockets>());
   }
 
  private:
@@ -78,12 +87,14 @@ class SocketCommunicator final : public QueuedCommunicator {
 
   const int rank_;
   const int world_size_;
-  const std::vector<int> sockets_;
+  const Sockets sockets_;
+  std::vector<Sockets> of_siblings_;
 };
 
-[[noreturn]] void be_rank(int rank, int ranks, const std::vector<std::array<int, 2>>& pairs,
-                          const std::function<void(Communicator&)>& body) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+// By peer of rank 0's: its end, and the peer's.
+using Pairs = std::vector<std::array<int, 2>>;
+
+std::vector<int> sockets_of(int rank, int ranks, const Pairs& pairs) {
   std::vector<int> sockets;
   for (int peer = 1; peer < ranks; ++peer) {
     const auto& [first, other] = pairs[static_cast<std::size_t>(peer)];
@@ -93,9 +104,17 @@ class SocketCommunicator final : public QueuedCommunicator {
     if (rank == peer) sockets.push_back(other);
     if (rank != peer) ::close(other);
   }
+  return sockets;
+}
+
+[[noreturn]] void be_rank(int rank, int ranks, const std::array<Pairs, 2>& channels,
+                          const std::function<void(Communicator&)>& body) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::vector<int> own = sockets_of(rank, ranks, channels[0]);
+  std::vector<int> of_sibling = sockets_of(rank, ranks, channels[1]);
   try {
     const RankScope scope(rank);
-    SocketCommunicator comm(rank, ranks, sockets);
+    SocketCommunicator comm(rank, ranks, std::move(own), {std::move(of_sibling)});
     body(comm);
   } catch (const CommError&) {
     ::_exit(1);
@@ -109,17 +128,22 @@ class SocketCommunicator final : public QueuedCommunicator {
 }  // namespace
 
 ForkedRanks::ForkedRanks(int ranks, const std::function<void(Communicator&)>& body) {
-  std::vector<std::array<int, 2>> pairs(static_cast<std::size_t>(ranks));
-  for (std::size_t peer = 1; peer < pairs.size(); ++peer) {
-    ZS_CHECK_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[peer].data()), 0);
+  std::array<Pairs, 2> channels;  // one of them for a sibling
+  for (Pairs& pairs : channels) {
+    pairs.resize(static_cast<std::size_t>(ranks));
+    for (std::size_t peer = 1; peer < pairs.size(); ++peer) {
+      ZS_CHECK_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[peer].data()), 0);
+    }
   }
   for (int rank = 0; rank < ranks; ++rank) {
     const pid_t process = ::fork();
-    if (process == 0) be_rank(rank, ranks, pairs, body);
+    if (process == 0) be_rank(rank, ranks, channels, body);
     processes_.push_back(process);
   }
-  for (std::size_t peer = 1; peer < pairs.size(); ++peer) {
-    for (const int socket : pairs[peer]) ::close(socket);
+  for (const Pairs& pairs : channels) {
+    for (std::size_t peer = 1; peer < pairs.size(); ++peer) {
+      for (const int socket : pairs[peer]) ::close(socket);
+    }
   }
 }
 

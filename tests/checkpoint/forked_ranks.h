@@ -1,5 +1,6 @@
 // Ranks that are processes, without a launcher: they are forked, talk through sockets, and may be
-// killed. They can do what a save asks of a communicator, which is to gather, and nothing else.
+// killed. They can do what a save asks of a communicator, which is to gather and to have a sibling,
+// and nothing else.
 #pragma once
 
 #include <functional>

@@ -202,6 +202,44 @@ TEST(Compare, FindsWhatDiffers) {
   EXPECT_FALSE(other.same_states());
 }
 
+// A matrix too large to be turned round at once, cut over ranks; and some rows of it.
+TEST(Export, TurnsMatricesRoundAndTakesRowsOfThem) {
+  const TestFolder folder;
+  constexpr std::int64_t kRows = 3000, kColumns = 2000;
+  static_assert(kRows * kColumns * 4 > kTransposedBytes);
+  SavedModel model;
+  model.tensors = {{.name = "a", .dtype = stored_as("F32"), .shape = {kRows, kColumns}}};
+  run_ranks(3, {}, [&](Communicator& comm) {
+    SaveFolder to(comm, folder / "saved");
+    save(to, {.tag = "1"}, model, comm);
+  });
+  const ExportLayout layout{
+      .tensors = {{.name = "turned", .from = "a", .shape = {kColumns, kRows}, .transposed = true},
+                  {.name = "rows", .from = "a", .shape = {2, kColumns}, .first_row = 999}},
+      .config = "{\"model_type\": \"turned\", \"torch_dtype\": \"float32\"}"};
+  export_model(StateFiles::open(folder / "saved"), folder / "out", {.layout = layout});
+  const SafetensorsReader file(folder / "out/model.safetensors");
+  const std::string text = bytes_of_file(folder / "out/model.safetensors");
+  const auto data_of = [&](const char* name) {
+    for (const TensorEntry& entry : file.entries()) {
+      if (entry.name != name) continue;
+      return std::string_view(text).substr(file.data_begin() + entry.begin, entry.bytes());
+    }
+    return std::string_view();
+  };
+  const std::string all = model.bytes("a", "value", Span(0, kRows * kColumns), 4);
+  EXPECT_EQ(data_of("rows"), std::string_view(all).substr(999 * kColumns * 4, 2 * kColumns * 4));
+  const std::string_view turned = data_of("turned");
+  ASSERT_EQ(turned.size(), all.size());
+  bool equal = true;
+  for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+    const std::int64_t to = i % kColumns * kRows + i / kColumns;
+    equal = equal && std::memcmp(turned.data() + to * 4, all.data() + i * 4, 4) == 0;
+  }
+  EXPECT_TRUE(equal);
+  EXPECT_TRUE(has(bytes_of_file(folder / "out/config.json"), "turned"));
+}
+
 TEST(Compare, SaysHowFarValuesAreApart) {
   const TestFolder folder;
   const auto save_one = [&](const char* name, const std::vector<float>& values, double step) {

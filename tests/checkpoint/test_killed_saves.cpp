@@ -7,8 +7,8 @@ namespace {
 
 TEST(KilledSaves, LeaveTheLastCompleteOne) {
   KilledSaves saves(19);
-  for (int kill = 0; kill < 20; ++kill) {
-    ASSERT_EQ(saves.kill_once(), "") << "after kill " << kill;
+  for (std::size_t kill = 0; kill < 20; ++kill) {
+    ASSERT_EQ(saves.kill_once(kSaveWays[kill % kSaveWays.size()]), "") << "after kill " << kill;
     if (kill % 5 != 4) continue;
     ASSERT_EQ(saves.save_once(), "") << "after kill " << kill;
   }

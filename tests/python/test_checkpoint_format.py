@@ -25,12 +25,12 @@ def zeroshard(*words, code=0):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A checkpoint of three ranks, of stage 3, in bf16."""
+    """A checkpoint of three ranks, of stage 3, in bf16; of a model that transformers does not have, so that an export keeps its names."""
     folder = tmp_path_factory.mktemp("saved")
     (folder / "config.json").write_text(json.dumps(CONFIG))
     (folder / "text").write_text("a rank keeps its own span of every state\n" * 100)
     zeroshard("train", "--ranks", 3, "--config", folder / "config.json", "--data", folder / "text", "--device", "cpu",
-              "--model", "gpt:layers=2,hidden=32,heads=4,seq=32", "--steps", 4, "--save", folder / "runs", "--no-sample")
+              "--model", "gpt:layers=2,hidden=32,heads=4,seq=32,positions=rotary", "--steps", 4, "--save", folder / "runs", "--no-sample")
     return folder / "runs" / TAG
 
 

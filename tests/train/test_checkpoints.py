@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -393,6 +394,74 @@ class SaveErrors(CheckpointTest):
             os.rename(self.saves, self.gone)
             _, err = job.communicate(timeout=60)
         return job.returncode, err, read_log(log)
+
+    def small_disk(self, size):
+        self.saves.mkdir()
+        done = call(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(self.saves)])
+        if done.code != 0:
+            self.skipTest(f"no right to mount a small disk: {done.err.strip()}")
+        self.addCleanup(call, ["umount", "-l", str(self.saves)])
+
+    WAYS = {"from a copy": {}, "updates wait for them": {"host_budget": "1KiB"}}
+
+    def test_a_file_that_may_not_grow(self):
+        def no_large_files():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        for way, zeroshard in self.WAYS.items():
+            for on_error, code, steps in (("go-on", 3, 6), ("stop", 1, 40)):
+                with self.subTest(way=way, on_error=on_error):
+                    shutil.rmtree(self.saves, ignore_errors=True)
+                    config = config_of(2, zeroshard=zeroshard)
+                    self.ok(config, steps=2, save=self.saves)
+                    words, log = self.work.command(config, steps=steps, save=self.saves, save_every=2, resume="auto",
+                                                   on_save_error=on_error, no_sample=True)
+                    run = call(words, preexec_fn=no_large_files, restore_signals=False)  # SIGXFSZ stays ignored
+                    self.assertEqual(run.code, code, run.err)
+                    self.assertIn(way, run.err)
+                    self.assertIn("ulimit -f", run.err)
+                    self.assertEqual(steps_in(read_log(log))[-1][0] == steps, on_error == "go-on")
+                    self.assertEqual(self.tags(), ["global_step2"])
+                    self.assertEqual((self.saves / "latest").read_text(), "global_step2")
+                    self.assert_sound()
+
+    def test_a_disk_that_is_full(self):
+        self.small_disk("800k")  # a checkpoint has 522 KiB
+        for way, zeroshard in self.WAYS.items():
+            with self.subTest(way=way):
+                for entry in self.saves.iterdir():
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+                run = self.work.train(config_of(2, zeroshard=zeroshard), ranks=2, steps=6, save=self.saves, save_every=2,
+                                      keep=1, no_sample=True)
+                self.assertEqual(run.code, 3, run.err)
+                self.assertIn(way, run.err)
+                self.assertRegex(run.err, "there is no room for a checkpoint of .*; there is no checkpoint of step 4")
+                self.assertEqual(run.column("step")[-1], 6)
+                self.assertEqual(self.tags(), ["global_step2"])
+                self.assert_sound()
+
+    def test_a_disk_that_becomes_read_only(self):
+        self.small_disk("8m")
+        words, log = self.work.command(config_of(2), ranks=2, steps=200, save=self.saves, save_every=20, no_sample=True)
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
+            while not (self.saves / "latest").exists():
+                self.assertIsNone(job.poll())
+                time.sleep(0.01)
+            # The disk itself cannot be: the run has a file open there.
+            for options in (["--bind", str(self.saves)], ["-o", "remount,bind,ro"]):
+                self.assertEqual(call(["mount", *options, str(self.saves)]).code, 0)
+            self.addCleanup(call, ["umount", "-l", str(self.saves)])
+            _, err = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 3, err)
+        self.assertIn("Read-only file system", err)
+        self.assertEqual(steps_in(read_log(log))[-1][0], 200)
+        self.assert_sound()
+        self.refused_start(words)
+
+    def refused_start(self, words):
+        run = call([*words, "--resume", "auto"])
+        self.assertEqual(run.code, 1, run.err)
+        self.assertIn("Read-only file system", run.err)
+        self.assertNotIn("step 1/", run.err)
 
     def test_go_on_and_are_told_at_the_end(self):
         code, err, log = self.run_until_removed()

@@ -1,11 +1,16 @@
 #include "zeroshard/checkpoint/export_model.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "zeroshard/base/check.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/checkpoint/export_config.h"
 #include "zeroshard/checkpoint/float_values.h"
@@ -24,15 +29,23 @@ constexpr std::string_view kGenerationFile = "generation_config.json";
 struct Plan {
   const StoredTensor* tensor = nullptr;
   StoredDType dtype;
+  std::string name;
+  std::vector<std::int64_t> shape;
+  Span elements;  // of the stored one
+  bool transposed = false;
 
   const StoredState& value() const { return tensor->states.find(kValueState)->second; }
   std::uint64_t bytes() const {
-    return static_cast<std::uint64_t>(tensor->numel()) * dtype.bytes();
+    return static_cast<std::uint64_t>(elements.size()) * dtype.bytes();
   }
 };
 
 Plan plan_of(const StoredTensor& tensor, const ExportOptions& options) {
-  Plan plan{.tensor = &tensor, .dtype = tensor.dtype};
+  Plan plan{.tensor = &tensor,
+            .dtype = tensor.dtype,
+            .name = tensor.name,
+            .shape = tensor.shape,
+            .elements = Span(0, tensor.numel())};
   const StoredDType stored = plan.value().dtype;
   if (!is_float(stored.dtype()) || !is_float(tensor.dtype.dtype())) {
     plan.dtype = stored;
@@ -42,19 +55,47 @@ Plan plan_of(const StoredTensor& tensor, const ExportOptions& options) {
   return plan;
 }
 
+Plan plan_of(const StateFiles& files, const ExportedTensor& wanted, const ExportOptions& options) {
+  Plan plan = plan_of(*files.find(wanted.from), options);
+  const std::int64_t row = plan.shape.size() > 1 ? plan.elements.size() / plan.shape[0] : 1;
+  const std::int64_t numel = std::accumulate(wanted.shape.begin(), wanted.shape.end(),
+                                             std::int64_t{1}, std::multiplies<>{});
+  const std::int64_t begin = wanted.first_row * row;
+  ZS_CHECK(begin + numel <= plan.elements.size() && (!wanted.transposed || plan.shape.size() == 2),
+           "{} does not hold {}", wanted.from, wanted.name);
+  plan.name = wanted.name;
+  plan.shape = wanted.shape;
+  plan.elements = Span(begin, begin + numel);
+  plan.transposed = wanted.transposed;
+  return plan;
+}
+
+std::vector<Plan> plans_of(const StateFiles& files, const ExportOptions& options) {
+  std::vector<Plan> plans;
+  if (options.layout) {
+    for (const ExportedTensor& tensor : options.layout->tensors) {
+      plans.push_back(plan_of(files, tensor, options));
+    }
+    return plans;
+  }
+  for (const StoredTensor& tensor : files.manifest().tensors) {
+    plans.push_back(plan_of(tensor, options));
+  }
+  return plans;
+}
+
 using Shard = std::vector<Plan>;
 
-std::vector<Shard> cut(const Manifest& manifest, const ExportOptions& options) {
+std::vector<Shard> cut(std::vector<Plan> plans, const ExportOptions& options) {
   std::vector<Shard> shards(1);
   std::uint64_t bytes = 0;
-  for (const StoredTensor& tensor : manifest.tensors) {
-    const Plan plan = plan_of(tensor, options);
+  for (Plan& plan : plans) {
     if (!shards.back().empty() && bytes + plan.bytes() > options.max_shard_bytes) {
       shards.emplace_back();
       bytes = 0;
     }
     bytes += plan.bytes();
-    shards.back().push_back(plan);
+    shards.back().push_back(std::move(plan));
   }
   return shards;
 }
@@ -74,19 +115,53 @@ class TensorWriter {
   TensorWriter(RangeReader& reader, Exported& result) : reader_(reader), result_(result) {}
 
   void write(const Plan& plan, SafetensorsWriter& file, std::size_t index) {
-    const StoredState& value = plan.value();
-    // Piece by piece, so that elements come in their order wherever they lie.
-    for (const StoredPiece& piece : value.pieces) {
-      reader_.read({{&value, piece.elements}},
-                   [&](std::size_t, const Span&, std::span<const std::byte> bytes) {
-                     file.write(index, converted(plan, bytes));
-                   });
+    if (plan.transposed) {
+      write_transposed(plan, file, index);
+    } else {
+      visit(plan, [&](const Span&, std::span<const std::byte> bytes) { file.write(index, bytes); });
     }
     ++result_.tensors;
     result_.bytes += plan.bytes();
   }
 
  private:
+  // Converted. Piece by piece, so that elements come in their order wherever they lie.
+  template <typename Take>
+  void visit(const Plan& plan, const Take& take) {
+    const StoredState& value = plan.value();
+    for (const StoredPiece& piece : value.pieces) {
+      const Span wanted = piece.elements.intersect(plan.elements);
+      if (wanted.empty()) continue;
+      reader_.read({{&value, wanted}},
+                   [&](std::size_t, const Span& elements, std::span<const std::byte> bytes) {
+                     take(elements, converted(plan, bytes));
+                   });
+    }
+  }
+
+  // As many columns at a time as there is memory for; all of the matrix is read for each.
+  void write_transposed(const Plan& plan, SafetensorsWriter& file, std::size_t index) {
+    const std::int64_t columns = plan.shape[0], rows = plan.shape[1];
+    const auto width = static_cast<std::int64_t>(plan.dtype.bytes());
+    const std::int64_t most = std::max<std::int64_t>(kTransposedBytes / (rows * width), 1);
+    const std::uint64_t overflowed = result_.overflowed;
+    for (std::int64_t first = 0; first < columns; first += most) {
+      const std::int64_t end = std::min(first + most, columns);
+      result_.overflowed = overflowed;  // values are converted again each time
+      turned_.resize(static_cast<std::size_t>((end - first) * rows * width));
+      visit(plan, [&](const Span& elements, std::span<const std::byte> bytes) {
+        for (std::int64_t i = elements.begin(); i < elements.end(); ++i) {
+          const std::int64_t row = i / columns, column = i % columns;
+          if (column < first || column >= end) continue;
+          std::memcpy(turned_.data() + ((column - first) * rows + row) * width,
+                      bytes.data() + (i - elements.begin()) * width,
+                      static_cast<std::size_t>(width));
+        }
+      });
+      file.write(index, turned_);
+    }
+  }
+
   std::span<const std::byte> converted(const Plan& plan, std::span<const std::byte> bytes) {
     const StoredDType from = plan.value().dtype;
     if (from == plan.dtype) return bytes;
@@ -109,13 +184,13 @@ class TensorWriter {
   RangeReader& reader_;
   Exported& result_;
   std::vector<std::byte> converted_;
+  std::vector<std::byte> turned_;
 };
 
 void write_shard(const Shard& shard, const std::filesystem::path& path, TensorWriter& writer) {
   std::vector<TensorEntry> entries;
   for (const Plan& plan : shard) {
-    entries.push_back(
-        {.name = plan.tensor->name, .dtype = plan.dtype, .shape = plan.tensor->shape});
+    entries.push_back({.name = plan.name, .dtype = plan.dtype, .shape = plan.shape});
   }
   SafetensorsWriter file(path, std::move(entries), {{"format", "pt"}});
   for (std::size_t i = 0; i < shard.size(); ++i) writer.write(shard[i], file, i);
@@ -127,8 +202,7 @@ std::string index_text(const std::vector<Shard>& shards, const std::vector<std::
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     for (const Plan& plan : shards[i]) {
-      lines.push_back(
-          fmt::format("    {}: {}", json_quoted(plan.tensor->name), json_quoted(names[i])));
+      lines.push_back(fmt::format("    {}: {}", json_quoted(plan.name), json_quoted(names[i])));
     }
   }
   return fmt::format(
@@ -139,6 +213,12 @@ std::string index_text(const std::vector<Shard>& shards, const std::vector<std::
 // The model's own words, which say its dtype as well.
 bool write_config(const Manifest& manifest, const std::filesystem::path& folder,
                   const ExportOptions& options) {
+  if (options.layout) {
+    const std::optional<DType> own = manifest.tensors.front().dtype.dtype();
+    write_text_file(folder / kConfigFile,
+                    with_dtype(options.layout->config, options.dtype ? options.dtype : own));
+    return true;
+  }
   for (const std::string_view name : {kConfigFile, kGenerationFile}) {
     const auto found = manifest.documents.find(name);
     if (found == manifest.documents.end()) continue;
@@ -151,7 +231,7 @@ bool write_config(const Manifest& manifest, const std::filesystem::path& folder,
 
 Exported export_model(const StateFiles& files, const std::filesystem::path& out,
                       const ExportOptions& options) {
-  const std::vector<Shard> shards = cut(files.manifest(), options);
+  const std::vector<Shard> shards = cut(plans_of(files, options), options);
   Exported result{.files = names_of(shards.size())};
   RangeReader reader = files.reader();
   reader.check_files();
