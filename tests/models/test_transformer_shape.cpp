@@ -186,7 +186,7 @@ TEST(TransformerShape, NonsenseIsRefusedInASentence) {
             std::string::npos);
   EXPECT_NE(refusal(R"({"model_type": "qwen3", "num_experts": 128})").find("has experts"),
             std::string::npos);
-  EXPECT_EQ(refusal(R"({"model_type": "qwen3", "num_experts": 1, "hidden_size": 1024,
+  EXPECT_EQ(refusal(R"({"model_type": "qwen3", "num_experts": 0, "hidden_size": 1024,
                         "num_hidden_layers": 2, "head_dim": null})"),
             "accepted");
   for (const char* large : {R"("hidden_size": 4294967296)", R"("vocab_size": 4294967296)",

@@ -14,7 +14,7 @@ namespace zeroshard {
 namespace {
 
 constexpr int kFp32 = 4;
-constexpr std::int64_t kMostLayersOfDecoders = 10'000;
+constexpr std::int64_t kMostLayersOfDecoders = 2'000;  // that are looked at
 
 // With one block, which all others are like.
 HfUnits shortest_units(TransformerShape shape, const HfModelOptions& options, DType dtype) {
@@ -259,7 +259,7 @@ class HfModel final : public PlannedModel {
   std::vector<std::string> assumptions() const override { return shape_.notes; }
   std::int64_t sequence() const override { return options_.sequence; }
   std::int64_t size() const override { return shape_.layers; }
-  std::int64_t largest_size() const override { return kMostLayersOfDecoders; }
+  std::int64_t largest_size() const override { return std::max(kMostLayersOfDecoders, size()); }
   std::unique_ptr<PlannedModel> of_size(std::int64_t size) const override {
     TransformerShape other = shape_;
     other.layers = size;

@@ -1,5 +1,6 @@
 #include "zeroshard/models/planned.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,7 +18,7 @@
 namespace zeroshard {
 namespace {
 
-constexpr std::int64_t kMostLayers = 10'000;  // that validate() allows
+constexpr std::int64_t kMostLayers = 2'000;  // that are looked at for the largest that fits
 
 class BuiltInModel final : public PlannedModel {
  public:
@@ -44,7 +45,7 @@ class BuiltInModel final : public PlannedModel {
     return gpt == nullptr ? 1 : gpt->layers;
   }
   std::int64_t largest_size() const override {
-    return std::holds_alternative<GptOptions>(options_) ? kMostLayers : 1;
+    return std::holds_alternative<GptOptions>(options_) ? std::max(kMostLayers, size()) : 1;
   }
   std::unique_ptr<PlannedModel> of_size(std::int64_t size) const override {
     ModelOptions other = options_;

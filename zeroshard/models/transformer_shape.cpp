@@ -102,6 +102,11 @@ class Fields {
     return {member->value.GetString(), member->value.GetStringLength()};
   }
 
+  std::int64_t number(const char* name) const {
+    const auto member = object_.FindMember(name);
+    return member != object_.MemberEnd() && member->value.IsInt64() ? member->value.GetInt64() : 0;
+  }
+
   bool has_object(const char* name) const {
     const auto member = object_.FindMember(name);
     return member != object_.MemberEnd() && member->value.IsObject();
@@ -300,10 +305,10 @@ void check(const TransformerShape& shape, const std::string& source) {
 // Of experts each token uses a few: what they take is not what a dense model takes.
 void refuse_experts(const Fields& fields, const std::string& source) {
   for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
-    const auto experts = fields.find({name, kMostTokens});
-    if (!experts || *experts == 1) continue;
+    const std::int64_t experts = fields.number(name);
+    if (experts <= 1) continue;
     throw ConfigError({.what = source + " has experts, which are not planned for",
-                       .value = fmt::format("{} {}", name, *experts),
+                       .value = fmt::format("{} {}", name, experts),
                        .remedy = kByCount});
   }
 }
