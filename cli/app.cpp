@@ -24,7 +24,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   CLI::App& app = line->app;
   app.name("zeroshard");
   app.footer(
-      "Example:\n  zeroshard plan --params 7.5e9 --world-size 64\n"
+      "Example:\n  zeroshard plan --params 7.5e9 --world-size 64 --device cuda\n"
       "zeroshard help VERB, or VERB --help, says more. Exit codes: 0 done, 1 failed, 2 usage or "
       "config.");
   app.require_subcommand(1);

@@ -153,7 +153,7 @@ void add_plan_verb(CommandLine& line) {
   auto arguments = std::make_shared<PlanArguments>();
   CLI::App* verb = add_verb(
       line.app, "plan", "What a model takes of a machine: memory, traffic, time",
-      "zeroshard plan --params 7.5e9 --world-size 64\n"
+      "zeroshard plan --params 7.5e9 --world-size 64 --device cuda\n"
       "  zeroshard plan --model gpt2-xl/ --world-size 8 --device-memory 24GiB --micro-batch 4");
   add_model_options(*verb, *arguments);
   add_machine_options(*verb, *arguments);

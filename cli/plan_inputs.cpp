@@ -23,6 +23,7 @@ namespace {
 
 // Far beyond any model: parameters that pass in one step, small enough that bytes stay countable.
 constexpr std::int64_t kMostParameterPasses = 100'000'000'000'000'000;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 60U;
 constexpr int kUsualGpusOfHost = 8;
 constexpr int kUsualUnits = 32;
 constexpr std::int64_t kMostRanks = 1 << 20;
@@ -309,6 +310,11 @@ class InputReader {
                          .remedy = "give a size such as 24GiB, or one of " + names});
     }
     const std::int64_t bytes = parse_bytes(text, option);
+    if (bytes > kMostBytes) {
+      throw ConfigError({.what = std::string(option) + " is out of range",
+                         .value = text,
+                         .remedy = "give at most " + human_bytes(kMostBytes)});
+    }
     if (bytes > 0) return bytes;
     throw ConfigError({.what = std::string(option) + " is nothing",
                        .value = text,

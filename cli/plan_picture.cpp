@@ -65,20 +65,15 @@ std::string facts(const PlanReport& report) {
 std::string cell(std::int64_t bytes) { return bytes == 0 ? "-" : human_bytes(bytes); }
 
 std::string variants_table(const PlanReport& report) {
-  PageTable content{
-      .rows = {{"", "device", "host", "sent per step", "step", "waits for", "left", ""}}};
+  PageTable content{.rows = {{"", "device", "host", "sent per step", "step", "waits for", "left"}}};
   for (const PlannedVariant& planned : report.variants) {
-    const bool limited = report.limits.any();
     content.rows.push_back(
         {name_of(planned.variant), cell(planned.memory.peak(Tier::device)),
          cell(planned.memory.engine.total(Tier::host)), cell(planned.sent_bytes),
          planned.time ? fmt::format("{:.3g} s", planned.time->step) : "-",
          planned.time ? std::string(name_of(planned.time->bottleneck(planned.options.micro_steps)))
                       : "-",
-         left_cell(planned, report.limits),
-         !limited                      ? ""
-         : planned.fits(report.limits) ? "fits"
-                                       : "does not fit"});
+         left_cell(planned, report.limits)});
     if (planned.variant == report.chosen.variant) content.marked.push_back(content.rows.size() - 1);
   }
   return table(content);

@@ -57,7 +57,10 @@ void find_largest(const VariantPlanner& planner, PlanReport& report) {
     report.largest_micro_batch = planner.largest_micro_batch(chosen, report.limits);
   }
   const auto largest = planner.largest_model(chosen, report.limits);
-  if (largest != nullptr) report.largest_model = largest->description();
+  if (largest == nullptr) return;
+  const std::int64_t most = largest->largest_size();
+  const bool is_bound = most > 1 && largest->size() == most;
+  report.largest_model = largest->description() + (is_bound ? ", and larger ones" : "");
 }
 
 }  // namespace

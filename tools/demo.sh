@@ -16,7 +16,7 @@ cat zeroshard/*/*.h zeroshard/*/*.cpp >"$folder/sources.txt"
 model=gpt:layers=4,hidden=128,heads=4,seq=64,positions=rotary,norm=rms,activation=swiglu
 
 echo "How much memory does each rank need? 7.5 billion parameters on 64 ranks, stage by stage."
-run plan --params 7.5e9 --world-size 64
+run plan --params 7.5e9 --world-size 64 --device cuda
 
 echo; echo "Is this DeepSpeed configuration fine?"
 run config check examples/ds_config.json

@@ -123,8 +123,10 @@ TEST(Usage, LostOutputIsAFailure) {
 }
 
 TEST(Usage, ARepeatedOptionTakesTheLast) {
-  EXPECT_EQ(zeroshard("plan --params 1e6 --params 2e6 --world-size 8 --world-size 2").out,
-            zeroshard("plan --params 2e6 --world-size 2").out);
+  EXPECT_EQ(
+      zeroshard("plan --device-memory H100 --params 1e6 --params 2e6 --world-size 8 --world-size 2")
+          .out,
+      zeroshard("plan --device-memory H100 --params 2e6 --world-size 2").out);
 }
 
 TEST(Usage, LogLevelMayStandBehindTheVerb) {

@@ -81,6 +81,46 @@ TEST(TransformerShape, AMultimodalModelsDecoderIsInASection) {
       "config.json");
   EXPECT_EQ(shape.layers, 34);
   EXPECT_TRUE(shape.head_norms);
+  ASSERT_EQ(shape.notes.size(), 1U);
+  EXPECT_EQ(shape.notes[0], "the decoder alone: what vision_config describes is left out");
+}
+
+// The section of gemma-3-4b-it's config.json, which leaves out what is usual for its kind.
+TEST(TransformerShape, WhatASectionLeavesOutIsAsTransformersHasIt) {
+  const TransformerShape shape = read_transformer_shape(
+      R"({"model_type": "gemma3", "text_config": {"hidden_size": 2560, "intermediate_size": 10240,
+          "model_type": "gemma3_text", "num_hidden_layers": 34, "sliding_window": 1024}})",
+      "config.json");
+  EXPECT_EQ(shape.vocabulary, 262208);
+  EXPECT_EQ(shape.heads, 8);
+  EXPECT_EQ(shape.kv_heads, 4);
+  EXPECT_EQ(shape.head_width, 256);
+  EXPECT_EQ(hf_model(shape)->parameters(), 3'880'263'168) << "its decoder, the table once";
+  ASSERT_EQ(shape.notes.size(), 1U);
+  EXPECT_EQ(shape.notes[0],
+            "not in config.json, so as transformers has it for gemma3: num_attention_heads 8, "
+            "vocab_size 262208");
+}
+
+// The numbers of parameters of transformers' own models of two layers and a width of 1024, all else
+// as their configurations have it.
+TEST(TransformerShape, TheRestIsAsTransformersHasItForEachKind) {
+  struct Kind {
+    const char* type;
+    std::int64_t parameters;
+  };
+  constexpr Kind kAll[] = {
+      {"llama", 141'562'880},       {"mistral", 158'864'384}, {"qwen2", 454'831'104},
+      {"qwen3", 479'991'296},       {"gemma", 446'698'496},   {"gemma2", 331'359'232},
+      {"gemma3_text", 337'717'248}, {"phi", 146'884'608},     {"phi3", 124'392'448},
+      {"smollm3", 204'215'296},
+  };
+  for (const Kind& kind : kAll) {
+    const std::string json = std::string(R"({"model_type": ")") + kind.type +
+                             R"(", "num_hidden_layers": 2, "hidden_size": 1024})";
+    EXPECT_EQ(hf_model(read_transformer_shape(json, "config.json"))->parameters(), kind.parameters)
+        << kind.type;
+  }
 }
 
 // Rank 16 on queries and values of 32 layers: 16 x (4096 + 4096) + 16 x (4096 + 1024) each.
@@ -138,6 +178,23 @@ TEST(TransformerShape, NonsenseIsRefusedInASentence) {
       "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 3,
       "vocab_size": 100})";
   EXPECT_NE(refusal(odd).find("heads that do not divide"), std::string::npos) << refusal(odd);
+  const std::string llama = R"({"model_type": "llama", "num_hidden_layers": 2, )";
+  EXPECT_NE(refusal(llama + R"("hidden_size": 100, "num_attention_heads": 3})").find("not divide"),
+            std::string::npos);
+  EXPECT_NE(refusal(R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 100, "n_head": 3})")
+                .find("not divide"),
+            std::string::npos);
+  EXPECT_NE(refusal(R"({"model_type": "qwen3", "num_experts": 128})").find("has experts"),
+            std::string::npos);
+  EXPECT_EQ(refusal(R"({"model_type": "qwen3", "num_experts": 0, "hidden_size": 1024,
+                        "num_hidden_layers": 2, "head_dim": null})"),
+            "accepted");
+  for (const char* large : {R"("hidden_size": 4294967296)", R"("vocab_size": 4294967296)",
+                            R"("num_hidden_layers": 100000000)"}) {
+    const std::string json = std::string(R"({"model_type": "llama", )") + large +
+                             R"(, "num_hidden_layers": 2, "hidden_size": 64})";
+    EXPECT_NE(refusal(json).find("is out of range"), std::string::npos) << refusal(json);
+  }
   for (const char* value : {"0", "-4", "1.5", "\"many\"", "1e30", "99999999999999999999"}) {
     const std::string json = std::string(R"({"model_type": "gpt2", "n_layer": )") + value + "}";
     EXPECT_NE(refusal(json).find("is no size"), std::string::npos) << refusal(json);

@@ -7,7 +7,16 @@
 #include <cstdint>
 #include <vector>
 
+#include "zeroshard/base/error.h"
+
 namespace zeroshard {
+
+// A computation whose bytes are beyond counting: no device has such memory, so that it fits into
+// none.
+class BeyondCounting : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
 
 // Where a model computes. Operators differ: a GPU has fused ones.
 struct ComputeDevice {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "zeroshard/layout/alignment.h"
@@ -63,35 +64,45 @@ void LayoutTotals::add(const LayoutTotals& other) {
 }
 
 UnitLayout::UnitLayout(std::string name, std::vector<ParameterShape> parameters, int world_size)
-    : name_(std::move(name)), world_size_(world_size), parameters_(std::move(parameters)) {
+    : name_(std::move(name)) {
   ZS_CHECK_GE(world_size, 1, "unit {} needs at least one rank", name_);
+  const auto parts = std::make_shared<Parts>();
+  parts->world_size = world_size;
+  parts->parameters = std::move(parameters);
   std::vector<GroupDraft> drafts;
   std::set<std::string_view> names;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const ParameterShape& shape = parameters_[i];
+  for (std::size_t i = 0; i < parts->parameters.size(); ++i) {
+    const ParameterShape& shape = parts->parameters[i];
     ZS_CHECK(names.insert(shape.name).second, "unit {} has two parameters named {}", name_,
              shape.name);
     const std::size_t group = draft_for(shape, drafts);
-    locations_.push_back({group, drafts[group].parameters.size()});
+    parts->locations.push_back({group, drafts[group].parameters.size()});
     drafts[group].parameters.push_back(i);
     drafts[group].numels.push_back(shape.numel());
   }
   for (GroupDraft& draft : drafts) {
-    groups_.push_back({draft.dtype, draft.trainable, std::move(draft.parameters),
-                       FlatLayout(draft.numels, world_size), totals_.gathered_bytes});
-    totals_.add(totals_of(groups_.back()));
+    parts->groups.push_back({draft.dtype, draft.trainable, std::move(draft.parameters),
+                             FlatLayout(draft.numels, world_size), parts->totals.gathered_bytes});
+    parts->totals.add(totals_of(parts->groups.back()));
   }
+  parts_ = parts;
+}
+
+UnitLayout UnitLayout::alike(std::string name) const {
+  UnitLayout other = *this;
+  other.name_ = std::move(name);
+  return other;
 }
 
 UnitLayout::Location UnitLayout::locate(std::size_t parameter) const {
-  ZS_CHECK_LT(parameter, locations_.size(), "no such parameter in unit {}", name_);
-  return locations_[parameter];
+  ZS_CHECK_LT(parameter, parts_->locations.size(), "no such parameter in unit {}", name_);
+  return parts_->locations[parameter];
 }
 
 ModelLayout::ModelLayout(std::vector<UnitLayout> units, std::optional<std::size_t> root_unit)
     : units_(std::move(units)), root_unit_(root_unit) {
   if (root_unit_) ZS_CHECK_LT(*root_unit_, units_.size(), "the root unit is not in the list");
-  std::set<std::string_view> names;
+  std::unordered_set<std::string_view> names(units_.size());
   for (const UnitLayout& unit : units_) {
     ZS_CHECK(names.insert(unit.name()).second, "two units are named {}", unit.name());
     ZS_CHECK_EQ(unit.world_size(), units_.front().world_size(), "unit {}", unit.name());

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,17 +51,21 @@ struct LayoutTotals {
   bool operator==(const LayoutTotals& other) const = default;
 };
 
+// Copies share all but the name.
 class UnitLayout {
  public:
   // Parameter names must differ: a tied parameter is one parameter.
   UnitLayout(std::string name, std::vector<ParameterShape> parameters, int world_size);
 
+  // One that is laid out alike, for a plan of many equal units: its parameters keep their names.
+  UnitLayout alike(std::string name) const;
+
   const std::string& name() const noexcept { return name_; }
-  int world_size() const noexcept { return world_size_; }
-  const std::vector<ParameterShape>& parameters() const noexcept { return parameters_; }
+  int world_size() const noexcept { return parts_->world_size; }
+  const std::vector<ParameterShape>& parameters() const noexcept { return parts_->parameters; }
 
   // One per (dtype, trainable), in order of first appearance.
-  const std::vector<FlatGroup>& groups() const noexcept { return groups_; }
+  const std::vector<FlatGroup>& groups() const noexcept { return parts_->groups; }
 
   // In which group a parameter lies, and as which parameter of that group's layout.
   struct Location {
@@ -69,15 +74,19 @@ class UnitLayout {
   };
   Location locate(std::size_t parameter) const;
 
-  const LayoutTotals& totals() const noexcept { return totals_; }
+  const LayoutTotals& totals() const noexcept { return parts_->totals; }
 
  private:
+  struct Parts {
+    int world_size = 1;
+    std::vector<ParameterShape> parameters;
+    std::vector<FlatGroup> groups;
+    std::vector<Location> locations;
+    LayoutTotals totals;
+  };
+
   std::string name_;
-  int world_size_;
-  std::vector<ParameterShape> parameters_;
-  std::vector<FlatGroup> groups_;
-  std::vector<Location> locations_;
-  LayoutTotals totals_;
+  std::shared_ptr<const Parts> parts_;
 };
 
 class ModelLayout {

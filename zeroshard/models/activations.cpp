@@ -16,7 +16,7 @@ class GptRehearsal {
       : gpt_(gpt),
         options_(options),
         length_(options.sequence > 0 ? options.sequence : gpt.sequence),
-        rows_(options.micro_batch * length_) {}
+        rows_(countable_rows(options.micro_batch, length_, widest(gpt))) {}
 
   ModelActivations run() const {
     ModelActivations all{.batch = 2 * rows_ * kInt64, .tables = table_bytes()};
@@ -31,6 +31,10 @@ class GptRehearsal {
   }
 
  private:
+  static std::int64_t widest(const GptOptions& gpt) {
+    return std::max({gpt.vocabulary, gpt.effective_mlp_width(), gpt.qkv_width(), gpt.hidden});
+  }
+
   static void append(ModelActivations& all, UnitActivations use) {
     use.unit = all.uses.size();
     all.uses.push_back(use);
@@ -147,7 +151,9 @@ ModelActivations rehearse(const GptOptions& gpt, const ActivationQuery& options)
 }
 
 ModelActivations rehearse(const DenseOptions& dense, const ActivationQuery& options) {
-  const std::int64_t rows = options.micro_batch;
+  std::int64_t widest = std::max(dense.inputs, dense.outputs);
+  for (const std::int64_t width : dense.hidden) widest = std::max(widest, width);
+  const std::int64_t rows = countable_rows(options.micro_batch, 1, widest);
   ModelActivations all{.batch = rows * (dense.inputs + dense.outputs) * 4};
   std::int64_t width = dense.inputs;
   for (std::size_t i = 0; i <= dense.hidden.size(); ++i) {

@@ -1,10 +1,12 @@
 #include "zeroshard/models/hf_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "zeroshard/base/bytes.h"
+#include "zeroshard/base/error.h"
 #include "zeroshard/models/hf_layout.h"
 #include "zeroshard/models/rehearse_unit.h"
 
@@ -12,7 +14,13 @@ namespace zeroshard {
 namespace {
 
 constexpr int kFp32 = 4;
-constexpr std::int64_t kMostLayersOfDecoders = 100'000;
+constexpr std::int64_t kMostLayersOfDecoders = 2'000;  // that are looked at
+
+// With one block, which all others are like.
+HfUnits shortest_units(TransformerShape shape, const HfModelOptions& options, DType dtype) {
+  shape.layers = 1;
+  return hf_units(shape, options, dtype);
+}
 
 // The operators of one block, and of what stands before and behind all blocks.
 class HfRehearsal {
@@ -23,10 +31,11 @@ class HfRehearsal {
         options_(options),
         query_(query),
         length_(query.sequence > 0 ? query.sequence : options.sequence),
-        rows_(query.micro_batch * length_) {}
+        rows_(countable_rows(query.micro_batch, length_, widest(shape))) {}
 
   ModelActivations run() const {
-    const HfUnits units = hf_units(shape_, options_, DType::bf16);
+    HfUnits units = shortest_units(shape_, options_, DType::bf16);
+    if (units.head > units.first_block) units.head += static_cast<std::size_t>(shape_.layers - 1);
     const bool trains = options_.lora_rank == 0;
     // Inputs, targets, and a mask.
     ModelActivations all{.batch = 3 * rows_ * kInt64};
@@ -52,6 +61,11 @@ class HfRehearsal {
   }
 
  private:
+  static std::int64_t widest(const TransformerShape& shape) {
+    return std::max({shape.vocabulary, 2 * shape.mlp_width, shape.q_width() + 2 * shape.kv_width(),
+                     shape.hidden});
+  }
+
   UnitRehearsal embedding() const {
     return {.forward = [this](const SizeOps& ops, const SizeTensor& /*none*/) {
       SizeTensor x = ops.embedding(rows_, shape_.hidden, shape_.vocabulary);
@@ -202,11 +216,16 @@ class HfModel final : public PlannedModel {
   HfModel(const TransformerShape& shape, const HfModelOptions& options)
       : shape_(shape), options_(options) {
     if (options_.sequence == 0) options_.sequence = shape.sequence;
-    for (const UnitShapes& unit : hf_units(shape_, options_, DType::bf16).units) {
-      for (const ParameterShape& parameter : unit.parameters) {
-        (parameter.trainable ? trainable_ : frozen_) += parameter.numel();
-      }
+    if (shape.position_rows > 0 && options_.sequence > shape.position_rows) {
+      throw ConfigError(
+          {.what = "the model has positions for fewer tokens",
+           .value = fmt::format("{} tokens, {} positions", options_.sequence, shape.position_rows),
+           .remedy = "make --seq smaller"});
     }
+    const LayoutTotals totals = layout(DType::bf16, 1).totals();
+    trainable_ = totals.trainable_numel;
+    frozen_ = totals.numel - trainable_;
+    check_countable(totals.numel);
   }
 
   std::string description() const override {
@@ -223,21 +242,24 @@ class HfModel final : public PlannedModel {
   }
   std::int64_t parameters() const override { return trainable_ + frozen_; }
 
-  ModelLayout layout(DType dtype, int ranks) const override {
+  ModelLayout layout(DType dtype, int ranks) const final {
+    HfUnits shortest = shortest_units(shape_, options_, dtype);
     std::vector<UnitLayout> units;
-    for (UnitShapes& unit : hf_units(shape_, options_, dtype).units) {
+    for (UnitShapes& unit : shortest.units) {
       units.emplace_back(unit.name, std::move(unit.parameters), ranks);
     }
-    return ModelLayout(std::move(units), 0);
+    return with_blocks(ModelLayout(std::move(units), 0),
+                       {.first = shortest.first_block, .count = shape_.layers});
   }
 
   std::optional<ModelActivations> activations(const ActivationQuery& query) const override {
     return HfRehearsal(shape_, options_, query).run();
   }
 
+  std::vector<std::string> assumptions() const override { return shape_.notes; }
   std::int64_t sequence() const override { return options_.sequence; }
   std::int64_t size() const override { return shape_.layers; }
-  std::int64_t largest_size() const override { return kMostLayersOfDecoders; }
+  std::int64_t largest_size() const override { return std::max(kMostLayersOfDecoders, size()); }
   std::unique_ptr<PlannedModel> of_size(std::int64_t size) const override {
     TransformerShape other = shape_;
     other.layers = size;

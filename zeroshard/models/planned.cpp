@@ -1,5 +1,6 @@
 #include "zeroshard/models/planned.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,22 +11,26 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/models/activations.h"
 #include "zeroshard/models/shapes.h"
+#include "zeroshard/models/size_ops.h"
 #include "zeroshard/models/spec.h"
+#include "zeroshard/models/validate.h"
 
 namespace zeroshard {
 namespace {
 
-constexpr std::int64_t kMostLayers = 10'000;  // that validate() allows
+constexpr std::int64_t kMostLayers = 2'000;  // that are looked at for the largest that fits
 
 class BuiltInModel final : public PlannedModel {
  public:
   explicit BuiltInModel(ModelOptions options)
-      : options_(std::move(options)), parameters_(parameter_count(options_)) {}
+      : options_(std::move(options)), parameters_(parameter_count(options_)) {
+    check_countable(parameters_);
+  }
 
   std::string description() const override { return short_description(options_); }
   std::int64_t parameters() const override { return parameters_; }
   ModelLayout layout(DType dtype, int ranks) const override {
-    return layout_of(options_, dtype, ranks);
+    return layout_of_alike(dtype, ranks);
   }
   std::optional<ModelActivations> activations(const ActivationQuery& query) const override {
     return activations_of(options_, query);
@@ -40,7 +45,7 @@ class BuiltInModel final : public PlannedModel {
     return gpt == nullptr ? 1 : gpt->layers;
   }
   std::int64_t largest_size() const override {
-    return std::holds_alternative<GptOptions>(options_) ? kMostLayers : 1;
+    return std::holds_alternative<GptOptions>(options_) ? std::max(kMostLayers, size()) : 1;
   }
   std::unique_ptr<PlannedModel> of_size(std::int64_t size) const override {
     ModelOptions other = options_;
@@ -49,6 +54,18 @@ class BuiltInModel final : public PlannedModel {
   }
 
  private:
+  // As layout_of() has it, with the blocks made from the first one: they differ in nothing but
+  // names, and a plan asks for many models of many blocks.
+  ModelLayout layout_of_alike(DType dtype, int ranks) const {
+    const auto* gpt = std::get_if<GptOptions>(&options_);
+    if (gpt == nullptr) return layout_of(options_, dtype, ranks);
+    validate(options_);
+    GptOptions one = *gpt;
+    one.layers = 1;
+    const ModelLayout shortest = layout_of(one, dtype, ranks);
+    return with_blocks(shortest, {.first = shortest.units().size() - 2, .count = gpt->layers});
+  }
+
   const ModelOptions options_;
   const std::int64_t parameters_;
 };

@@ -1,7 +1,9 @@
 #include "zeroshard/models/shapes.h"
 
 #include <utility>
+#include <variant>
 
+#include "zeroshard/layout/checked.h"
 #include "zeroshard/models/validate.h"
 
 namespace zeroshard {
@@ -93,9 +95,16 @@ std::vector<UnitShapes> unit_shapes(const ModelOptions& options, DType dtype) {
 }
 
 std::int64_t parameter_count(const ModelOptions& options) {
+  validate(options);
+  ModelOptions shortest = options;
+  auto* const gpt = std::get_if<GptOptions>(&shortest);
+  const std::int64_t blocks = gpt == nullptr ? 1 : std::exchange(gpt->layers, 1);
   std::int64_t count = 0;
-  for (const UnitShapes& unit : unit_shapes(options)) {
-    for (const ParameterShape& parameter : unit.parameters) count += parameter.numel();
+  for (const UnitShapes& unit : unit_shapes(shortest)) {
+    const bool is_block = gpt != nullptr && unit.name == "blocks.0";
+    for (const ParameterShape& parameter : unit.parameters) {
+      count = checked_add(count, checked_mul(parameter.numel(), is_block ? blocks : 1));
+    }
   }
   return count;
 }
@@ -108,6 +117,21 @@ ModelLayout layout_of(const ModelOptions& options, DType dtype, int ranks) {
   }
   const bool has_root = !shapes.front().parameters.empty();
   return ModelLayout(std::move(units), has_root ? std::optional<std::size_t>(0) : std::nullopt);
+}
+
+ModelLayout with_blocks(const ModelLayout& shortest, const EqualBlocks& blocks) {
+  std::vector<UnitLayout> units;
+  units.reserve(shortest.units().size() + static_cast<std::size_t>(blocks.count));
+  for (std::size_t i = 0; i < shortest.units().size(); ++i) {
+    const UnitLayout& unit = shortest.units()[i];
+    units.push_back(unit);
+    if (i != blocks.first) continue;
+    const std::string name = unit.name().substr(0, unit.name().rfind('.') + 1);
+    for (std::int64_t each = 1; each < blocks.count; ++each) {
+      units.push_back(unit.alike(name + std::to_string(each)));
+    }
+  }
+  return ModelLayout(std::move(units), shortest.root_unit());
 }
 
 }  // namespace zeroshard

@@ -3,6 +3,7 @@
 //   for (const UnitShapes& unit : unit_shapes(options)) UnitLayout(unit.name, unit.parameters, 8);
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,5 +25,12 @@ std::int64_t parameter_count(const ModelOptions& options);
 
 // As the engine will lay it out.
 ModelLayout layout_of(const ModelOptions& options, DType dtype, int ranks);
+
+// A model whose only block is unit `first`, with so many blocks like it instead.
+struct EqualBlocks {
+  std::size_t first = 0;
+  std::int64_t count = 1;
+};
+ModelLayout with_blocks(const ModelLayout& shortest, const EqualBlocks& blocks);
 
 }  // namespace zeroshard

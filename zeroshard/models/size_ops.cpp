@@ -4,6 +4,10 @@
 #include <memory>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "zeroshard/base/bytes.h"
+
 namespace zeroshard {
 namespace {
 
@@ -26,7 +30,30 @@ Memory gradient_of(SizeTape& tape, const SizeTensor& x) {
   return x.needs_gradient() ? tape.take(x.bytes()) : nullptr;
 }
 
+// Of elements that one tensor may have, and parameters that a model may.
+constexpr double kMostElements = static_cast<double>(std::int64_t{1} << 44U);
+constexpr std::int64_t kMostParameters = 100'000'000'000'000'000;
+
 }  // namespace
+
+std::int64_t countable_rows(std::int64_t micro_batch, std::int64_t length, std::int64_t columns) {
+  const double elements = static_cast<double>(micro_batch) * static_cast<double>(length) *
+                          static_cast<double>(std::max<std::int64_t>(columns, 1));
+  if (elements > kMostElements) {
+    throw BeyondCounting({.what = "the micro-batch is more than any device holds",
+                          .value = fmt::format("{} samples of {} tokens, with {} columns",
+                                               micro_batch, length, columns),
+                          .remedy = "make --micro-batch, --seq or the model smaller"});
+  }
+  return micro_batch * length;
+}
+
+void check_countable(std::int64_t parameters) {
+  if (parameters <= kMostParameters) return;
+  throw BeyondCounting({.what = "the model's size is out of range",
+                        .value = human_count(parameters),
+                        .remedy = "give at most " + human_count(kMostParameters)});
+}
 
 SizeTensor SizeOps::linear(const SizeTensor& x, const Matrix& matrix) const {
   if (device_.widens && width_ < kFp32) return widened_linear(x, matrix);

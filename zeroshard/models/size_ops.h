@@ -18,6 +18,13 @@ constexpr std::int64_t granule_of(const ComputeDevice& device) {
   return device.accelerator ? 512 : 64;
 }
 
+// Tokens of a micro-batch. Throws BeyondCounting where the largest tensor of them, of so many
+// columns, is beyond counting; what is left of 64 bits is enough for operators to add up and to
+// widen.
+std::int64_t countable_rows(std::int64_t micro_batch, std::int64_t length, std::int64_t columns);
+// Throws BeyondCounting where the states of so many parameters are beyond counting.
+void check_countable(std::int64_t parameters);
+
 class SizeOps {
  public:
   // `width`: bytes of a parameter's element. `trains`: parameters have gradients.

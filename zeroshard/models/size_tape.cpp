@@ -4,9 +4,23 @@
 #include <iterator>
 #include <utility>
 
+#include "zeroshard/base/bytes.h"
+
 namespace zeroshard {
 
+namespace {
+
+// Of one unit. So many units as a model may have are still countable.
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 46U;
+
+}  // namespace
+
 Memory SizeTape::take(std::int64_t bytes) {
+  if (bytes > kMostBytes - *now_) {
+    throw BeyondCounting({.what = "the activations of one layer are more than any device holds",
+                          .value = human_bytes(checked_add(*now_, bytes)),
+                          .remedy = "make --micro-batch, --seq or the model smaller"});
+  }
   const std::int64_t rounded = (bytes + granule_ - 1) / granule_ * granule_;
   *now_ += rounded;
   peak_ = std::max(peak_, *now_);

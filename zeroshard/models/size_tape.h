@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "zeroshard/layout/activations.h"
+#include "zeroshard/layout/checked.h"
 
 namespace zeroshard {
 
@@ -34,7 +35,7 @@ struct SizeTensor {
   int width = 4;   // bytes of an element
   int value = -1;  // whose gradient is asked for; -1: nobody's
 
-  std::int64_t bytes() const { return numel * width; }
+  std::int64_t bytes() const { return checked_mul(numel, width); }
   bool needs_gradient() const { return value >= 0; }
   // The same memory with other elements: a view that autograd need not know.
   SizeTensor as(std::int64_t elements) const {
@@ -51,8 +52,11 @@ class SizeTape {
   SizeTape(const SizeTape&) = delete;
   SizeTape& operator=(const SizeTape&) = delete;
 
+  // Throws BeyondCounting where a unit would hold more than any device has.
   Memory take(std::int64_t bytes);
-  SizeTensor make(std::int64_t numel, int width) { return {take(numel * width), numel, width}; }
+  SizeTensor make(std::int64_t numel, int width) {
+    return {take(checked_mul(numel, width)), numel, width};
+  }
   // Comes from outside, and its gradient is wanted.
   SizeTensor input(std::int64_t numel, int width);
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace zeroshard {
 
@@ -40,6 +41,9 @@ struct TransformerShape {
   bool joined = false;   // queries, keys and values are one matrix, gate and up another
   bool dropout = false;  // while it trains, behind the embedding and each sum
 
+  // What the file does not say and was taken as transformers has it, and what of it is left out.
+  std::vector<std::string> notes = {};
+
   bool gated() const { return activation != Activation::gelu_of_simple_operators; }
   bool norm_bias() const { return norm == Norm::layer; }
   std::int64_t q_width() const { return heads * head_width; }
@@ -47,7 +51,8 @@ struct TransformerShape {
 };
 
 // Reads a config.json of HuggingFace's by its shape fields: GPT-2, Llama, Mistral, Qwen, Gemma and
-// Phi. Throws ConfigError: no JSON, a kind that is not known, a field that is missing or no size.
+// Phi. What is missing is as transformers has it for that kind, but for layers and width. Throws
+// ConfigError: no JSON, a kind that is not known, a field that is missing or no size, experts.
 TransformerShape read_transformer_shape(std::string_view json, const std::string& source);
 
 }  // namespace zeroshard

@@ -32,7 +32,7 @@ std::vector<LegendPlace> legend_places(const std::vector<std::string>& names, do
   std::vector<LegendPlace> places;
   LegendPlace next;
   for (const std::string& name : names) {
-    const double wide = 40 + 7.2 * static_cast<double>(name.size());
+    const double wide = 38 + 6.5 * static_cast<double>(name.size());
     if (next.x > 0 && next.x + wide > width) next = {0, next.row + 1};
     places.push_back(next);
     next.x += wide;
@@ -228,8 +228,14 @@ Svg stacked_bars(const StackedBars& bars) {
   }
   for (std::size_t r = 0; r < bars.rows.size(); ++r) {
     const double y = top + kRow * static_cast<double>(r);
-    svg.words(left + std::min(ends[r], end) * scale + 8, y + 14,
-              (ends[r] > end ? "> " : "") + bars.rows[r].total, {.style = bars.rows[r].style});
+    const std::string total = (ends[r] > end ? "> " : "") + bars.rows[r].total;
+    double x = left + std::min(ends[r], end) * scale + 8;
+    // Words that the mark would cross stand behind it.
+    const double mark = left + bars.limit * scale;
+    const bool crossed =
+        bars.limit > 0 && x < mark + 4 && mark < x + 7.5 * static_cast<double>(total.size());
+    if (crossed) x = mark + 8;
+    svg.words(x, y + 14, total, {.style = bars.rows[r].style});
   }
   return svg;
 }

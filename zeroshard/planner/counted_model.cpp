@@ -13,6 +13,7 @@ namespace {
 
 // Far beyond any model, and small enough that bytes stay countable.
 constexpr std::int64_t kMostParameters = 100'000'000'000'000'000;
+constexpr double kMostUnitBytes = static_cast<double>(std::int64_t{1} << 44U);
 
 class CountedModel final : public PlannedModel {
  public:
@@ -30,6 +31,7 @@ class CountedModel final : public PlannedModel {
   std::int64_t sequence() const override { return options_.sequence; }
   std::int64_t size() const override { return parameters_; }
   std::int64_t largest_size() const override { return kMostParameters; }
+  double size_tolerance() const override { return 1e-4; }
   std::unique_ptr<PlannedModel> of_size(std::int64_t size) const override {
     return counted_model(size, options_);
   }
@@ -61,6 +63,12 @@ class CountedModel final : public PlannedModel {
     const double kept = options_.checkpoint_activations ? rows * width * query.width : inside;
     const double flops = 2.0 * rows * static_cast<double>(parameters_) / options_.units +
                          2.0 * rows * static_cast<double>(length(query)) * width;
+    if (kept + 1.5 * inside > kMostUnitBytes) {
+      throw BeyondCounting(
+          {.what = "the activations of one layer are more than any device holds",
+           .value = fmt::format("{} samples of {} tokens", query.micro_batch, length(query)),
+           .remedy = "make --micro-batch, --seq or the model smaller"});
+    }
     UnitActivations unit{.kept = std::llround(kept),
                          .forward = std::llround(kept + 0.3 * inside),
                          .backward = std::llround(1.5 * inside)};

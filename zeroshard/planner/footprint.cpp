@@ -4,8 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "zeroshard/base/check.h"
 #include "zeroshard/layout/alignment.h"
 #include "zeroshard/layout/norm_blocks.h"
@@ -272,12 +270,14 @@ std::int64_t bytes_sent_per_step(const ModelLayout& model, const FootprintOption
 ModelLayout equal_units(std::int64_t parameters, int units, DType dtype, int world_size) {
   ZS_CHECK_GE(parameters, 0);
   ZS_CHECK_GE(units, 1);
+  const auto unit_of = [&](std::int64_t numel) {
+    return UnitLayout("unit", {{"weight", {numel}, dtype}}, world_size);
+  };
+  const UnitLayout smaller = unit_of(parameters / units), larger = unit_of(parameters / units + 1);
   std::vector<UnitLayout> layouts;
   for (int i = 0; i < units; ++i) {
-    const std::int64_t numel = parameters / units + (i < parameters % units ? 1 : 0);
-    const std::string name = fmt::format("unit.{}", i);
-    layouts.emplace_back(name, std::vector<ParameterShape>{{name + ".weight", {numel}, dtype}},
-                         world_size);
+    const bool has_more = i < parameters % units;
+    layouts.push_back((has_more ? larger : smaller).alike("unit." + std::to_string(i)));
   }
   return ModelLayout(std::move(layouts));
 }

@@ -31,4 +31,30 @@ std::optional<std::int64_t> largest_that(std::int64_t least, std::int64_t most,
   return good;
 }
 
+// The same within a share of `tolerance`, where the last digit is worth nobody's time. Asked with
+// powers of two times `start` first, so that an answer near it is found at once.
+template <typename Holds>
+std::optional<std::int64_t> largest_about(std::int64_t start, std::int64_t most, double tolerance,
+                                          const Holds& holds) {
+  std::int64_t good = start, bad = start;
+  while (!holds(good)) {
+    if (good == 1) return std::nullopt;
+    bad = good;
+    good = std::max<std::int64_t>(good / 2, 1);
+  }
+  while (good >= bad) {
+    if (good == most) return most;
+    const std::int64_t next = good > most / 2 ? most : 2 * good;
+    const bool fits = holds(next);
+    if (fits) good = next;
+    bad = next;
+  }
+  while (bad - good > 1 &&
+         static_cast<double>(bad - good) > tolerance * static_cast<double>(good)) {
+    const std::int64_t middle = good + (bad - good) / 2;
+    (holds(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
 }  // namespace zeroshard

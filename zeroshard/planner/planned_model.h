@@ -35,6 +35,8 @@ class PlannedModel {
   virtual std::int64_t size() const = 0;
   virtual std::unique_ptr<PlannedModel> of_size(std::int64_t size) const = 0;
   virtual std::int64_t largest_size() const = 0;
+  // How exactly the largest that fits is looked for, as a share of it.
+  virtual double size_tolerance() const { return 0; }
 };
 
 struct CountedModelOptions {

@@ -10,6 +10,16 @@ namespace {
 
 constexpr std::int64_t kMostMicroBatch = 1 << 20;
 
+// What is beyond counting is beyond any limit.
+template <typename Fits>
+bool countable_and(const Fits& fits) {
+  try {
+    return fits();
+  } catch (const BeyondCounting&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string name_of(const Variant& variant) {
@@ -73,9 +83,12 @@ PlannedVariant VariantPlanner::answer(const Variant& variant, const Question& qu
   return planned;
 }
 
-PlannedVariant VariantPlanner::plan(const Variant& variant) const {
-  return answer(variant,
-                {.model = *subject_.model, .micro_batch = subject_.micro_batch, .with_time = true});
+const PlannedVariant& VariantPlanner::plan(const Variant& variant) const {
+  for (const PlannedVariant& planned : planned_) {
+    if (planned.variant == variant) return planned;
+  }
+  return planned_.emplace_back(answer(
+      variant, {.model = *subject_.model, .micro_batch = subject_.micro_batch, .with_time = true}));
 }
 
 std::optional<PlannedVariant> VariantPlanner::filled(const Variant& variant,
@@ -103,18 +116,24 @@ std::optional<std::int64_t> VariantPlanner::largest_micro_batch(const Variant& v
   return largest_that(1, kMostMicroBatch, [&](std::int64_t micro_batch) {
     const Question question{
         .model = *subject_.model, .micro_batch = micro_batch, .with_time = false};
-    return answer(variant, question).fits(limits);
+    return countable_and([&] { return answer(variant, question).fits(limits); });
   });
 }
 
 std::unique_ptr<PlannedModel> VariantPlanner::largest_model(const Variant& variant,
                                                             const MemoryLimits& limits) const {
-  const auto size = largest_that(1, subject_.model->largest_size(), [&](std::int64_t each) {
-    const std::unique_ptr<PlannedModel> model = subject_.model->of_size(each);
-    const Question question{
-        .model = *model, .micro_batch = subject_.micro_batch, .with_time = false};
-    return answer(variant, question).fits(limits);
-  });
+  const auto fits = [&](std::int64_t each) {
+    return countable_and([&] {
+      const std::unique_ptr<PlannedModel> model = subject_.model->of_size(each);
+      const Question question{
+          .model = *model, .micro_batch = subject_.micro_batch, .with_time = false};
+      return answer(variant, question).fits(limits);
+    });
+  };
+  const std::int64_t most = subject_.model->largest_size();
+  const double tolerance = subject_.model->size_tolerance();
+  const auto size = tolerance == 0 ? largest_that(1, most, fits)
+                                   : largest_about(subject_.model->size(), most, tolerance, fits);
   return size ? subject_.model->of_size(*size) : nullptr;
 }
 

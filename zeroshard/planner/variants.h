@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -96,7 +97,8 @@ class VariantPlanner {
   explicit VariantPlanner(PlanSubject subject) : subject_(std::move(subject)) {}
 
   const PlanSubject& subject() const { return subject_; }
-  PlannedVariant plan(const Variant& variant) const;
+  // Asked again, it answers what it has found out.
+  const PlannedVariant& plan(const Variant& variant) const;
   // With as many units' optimizer states on the device as fit there; nothing where not even their
   // absence is enough.
   std::optional<PlannedVariant> filled(const Variant& variant, const MemoryLimits& limits) const;
@@ -118,6 +120,7 @@ class VariantPlanner {
   PlannedVariant answer(const Variant& variant, const Question& question) const;
 
   const PlanSubject subject_;
+  mutable std::deque<PlannedVariant> planned_;  // references stay good while it grows
 };
 
 }  // namespace zeroshard
