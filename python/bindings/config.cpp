@@ -229,6 +229,9 @@ void bind_config(py::module_& module) {
       .def_property_readonly(
           "wall_clock_breakdown",
           [](const PythonConfig& c) { return c.read.config.monitor.wall_clock_breakdown; })
+      .def_property_readonly(
+          "memory_breakdown",
+          [](const PythonConfig& c) { return c.read.config.monitor.memory_breakdown; })
       .def_property_readonly("batch", &batch_of)
       .def_property_readonly("optimizer", &optimizer_of)
       .def_property_readonly("left_at_auto", &left_at_auto_in);
