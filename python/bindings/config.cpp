@@ -233,6 +233,9 @@ void bind_config(py::module_& module) {
           [](const PythonConfig& c) { return c.read.config.monitor.wall_clock_breakdown; })
       .def_property_readonly(
           "host_budget", [](const PythonConfig& c) { return c.read.config.zero.host_budget_bytes; })
+      .def_property_readonly(
+          "memory_breakdown",
+          [](const PythonConfig& c) { return c.read.config.monitor.memory_breakdown; })
       .def_property_readonly("batch", &batch_of)
       .def_property_readonly("optimizer", &optimizer_of)
       .def_property_readonly("left_at_auto", &left_at_auto_in);

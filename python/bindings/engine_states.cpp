@@ -11,6 +11,7 @@
 #include "python/bindings/python_tensors.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/engine/tensors.h"
+#include "zeroshard/setup/engine_options.h"
 
 namespace zeroshard::python {
 namespace {
@@ -245,6 +246,21 @@ py::dict memory_of(EngineCore& engine, Tier tier) {
   return all;
 }
 
+// By tier and category: what was planned, and the most that was held.
+py::dict planned_memory_of(EngineCore& engine) {
+  const Footprint plan = planned_footprint(engine.core());
+  py::dict tiers;
+  for (const Tier tier : {Tier::device, Tier::host}) {
+    py::dict all;
+    for (const Category category : kCategories) {
+      all[py::str(std::string(name_of(category)))] =
+          py::make_tuple(plan.bytes(category, tier), engine.core().memory().peak(category, tier));
+    }
+    tiers[tier == Tier::device ? "device" : "host"] = all;
+  }
+  return tiers;
+}
+
 py::dict traffic_of(EngineCore& engine) {
   py::dict all;
   for (const auto& [key, entry] : engine.core().traffic().entries()) {
@@ -286,6 +302,7 @@ void bind_engine_states(py::class_<EngineCore>& type) {
       .def("last_unit", [](EngineCore& engine) { return engine.core().last_unit(); })
       .def("device_memory", [](EngineCore& engine) { return memory_of(engine, Tier::device); })
       .def("host_memory", [](EngineCore& engine) { return memory_of(engine, Tier::host); })
+      .def("planned_memory", &planned_memory_of)
       .def("traffic", &traffic_of)
       .def("master_segments", &master_segments)
       .def("gradients_are_whole",

@@ -25,6 +25,7 @@ from zeroshard.gather_by_hand import release_all_of
 from zeroshard.hooks import ModelHooks, step_waits
 from zeroshard.leaf_modules import apply_zero_leaf_module_config
 from zeroshard.map_tensors import map_tensors
+from zeroshard.memory_report import MemoryReport
 from zeroshard.offloaded_states import OffloadedStates
 from zeroshard.optimizer import HookedModule, ShardSteps, ZeroOptimizer, kernel_of
 from zeroshard.out_of_memory import telling_what_is_held
@@ -41,7 +42,7 @@ logger = logging.getLogger("zeroshard")
 
 if TYPE_CHECKING:  # what the decorators of Engine give it, for those who read types
 
-    class _Calls(BatchSizes, Checkpoints, EngineFacts, EngineGradients, FullWeights, OffloadedStates, nn.Module): ...
+    class _Calls(BatchSizes, Checkpoints, EngineFacts, EngineGradients, FullWeights, MemoryReport, OffloadedStates, nn.Module): ...
 
 else:
     _Calls = nn.Module
@@ -52,6 +53,7 @@ else:
 @has_calls_of("_facts", EngineFacts)
 @has_calls_of("_gradients", EngineGradients, also=("_backward_epilogue",))
 @has_calls_of("_full_weights", FullWeights)
+@has_calls_of("_memory", MemoryReport)
 @has_calls_of("_offloaded", OffloadedStates)
 class Engine(_Calls):
     """Made by zeroshard.initialize(). Unknown attributes are the module's.
@@ -184,6 +186,7 @@ class Engine(_Calls):
         self._gradients = EngineGradients(
             self.module, self.core, self.basic_optimizer, self._micro_steps, self._batch, parsed.shards_gradients, self._report
         )
+        self._memory = MemoryReport(self.core, self.device, parsed.memory_breakdown or self.configuration.chose_variant)
         self._checkpoints = Checkpoints(self)
         self._full_weights = FullWeights(self)
         self._offloaded = OffloadedStates(self)
@@ -201,6 +204,7 @@ class Engine(_Calls):
         self.unshown_gradients.stop()
         if self.configuration.parsed.auto_cast:
             args, keywords = _as_half((args, keywords))
+        self._memory.first.begin(self.core)
         with self._report.timed("forward"), telling_what_is_held(self.core, "forward"):
             return self.module(*args, **keywords)
 
@@ -208,6 +212,8 @@ class Engine(_Calls):
         """Acts at the accumulation boundary: clips, updates, and lets the schedule go on."""
         refuse_without_optimizer(self.basic_optimizer)
         self._micro_steps.refuse_step_inside()
+        if first_micro_step := self._memory.first.end(self.core):
+            self.say(first_micro_step)
         if self.core.at_boundary():
             self._checkpoints.beside.look()
             self.optimizer.before_step()
@@ -305,6 +311,8 @@ class Engine(_Calls):
     def _give_back(self) -> None:
         self.reload_states()
         self._destroyed = True
+        if self.configuration.parsed.memory_breakdown:
+            self.say("memory when the engine ends:\n" + self.memory_report())
         self.unshown_gradients.stop()
         release_all_of(self)
         self._hooks.remove()

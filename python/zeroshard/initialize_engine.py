@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from zeroshard import distributed
-from zeroshard.choose_variant import settle_auto
+from zeroshard.choose_variant import settle_auto, settle_micro_batch
 from zeroshard.data import RankLoader
 from zeroshard.engine import Engine
 from zeroshard.engine_registry import destroy_engine_of
@@ -49,6 +49,8 @@ def initialize(
     distributed.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
     with suspended():
         configuration = EngineConfig(given, distributed.world_size())
+        if training_data is not None:
+            configuration = settle_micro_batch(configuration)
         optimizer = make_optimizer(configuration, model, optimizer, listed(model_parameters))
         if optimizer is not None:
             configuration.refuse_auto()

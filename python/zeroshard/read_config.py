@@ -30,6 +30,7 @@ class EngineConfig:
         is_file = not isinstance(given, dict)
         self.parsed = _read_file(text, self.source, world_size) if is_file else _C.Config.read(text, self.source, world_size)
         self.values: dict[str, Any] = self.parsed.values if is_file else given
+        self.chose_variant = False  # stage or offload, where it says "auto"
 
     @property
     def torch_dtype(self) -> torch.dtype:

@@ -3,6 +3,7 @@
 #include <string>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <unistd.h>
@@ -32,6 +33,24 @@ class CpuLimit : public testing::Test {
   const test::TemporaryFolder folder_;
   const fs::path root_ = folder_.path();
 };
+
+TEST_F(CpuLimit, LastLevelCachesAreAddedUpOnceEach) {
+  const auto say = [&](int cpu, int index, int level, const char* size, const char* sharers) {
+    const std::string cache = fmt::format("cpus/cpu{}/cache/index{}", cpu, index);
+    write(cache + "/level", std::to_string(level));
+    write(cache + "/size", size);
+    write(cache + "/shared_cpu_list", sharers);
+  };
+  for (int cpu = 0; cpu < 4; ++cpu) {
+    say(cpu, 0, 1, "32K", std::to_string(cpu).c_str());
+    say(cpu, 1, 3, "16384K", cpu < 2 ? "0-1" : "2-3");
+    say(cpu, 2, 2, "1024K", std::to_string(cpu).c_str());
+  }
+  const fs::path cpus = root_ / "sys/fs/cgroup/cpus";
+  EXPECT_EQ(last_level_cache_bytes(cpus), std::int64_t{2} * 16384 * 1024);
+  EXPECT_GT(last_level_cache_bytes(root_ / "none"), 1 << 20);
+  EXPECT_GT(last_level_cache_bytes(), 0);
+}
 
 TEST_F(CpuLimit, NoFilesNoLimit) {
   EXPECT_EQ(cgroup_cpus(root_, "0::/\n"), std::nullopt);

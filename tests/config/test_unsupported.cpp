@@ -35,7 +35,6 @@ TEST(Unsupported, KeysWithoutEffectWarnUnlessTheyAskForWhatIsDoneAnyway) {
                {zero + "override_module_apply", {"true"}, {"false"}},
                {zero + "offload_optimizer.super_offload", {"false"}, {"true"}},
                {"data_parallel_size", {}, {"2"}},
-               {"memory_breakdown", {"false"}, {"true"}},
                {"dump_state", {"false"}, {"true"}},
                {"checkpoint.use_node_local_storage", {"false"}, {"true"}},
                {"checkpoint.writer", {}, {"{\"type\": \"FAST\"}"}},

@@ -2,7 +2,7 @@
 import random
 
 LEAST = 300e6  # bytes above the process before the model is made; below that pages decide
-LEAST_ON_HOST = 100e6
+LEAST_ON_HOST = 200e6
 TOLERANCE = 0.05
 
 

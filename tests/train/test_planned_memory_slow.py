@@ -1,5 +1,5 @@
 """As test_planned_memory, forty times: what lies above the process before the model, at least 300 MB of it, and of that the
-host's, where it is at least 100 MB. All figures are those of the rank that has taken most."""
+host's, where it is at least 200 MB. All figures are those of the rank that has taken most."""
 import itertools
 
 import train_support

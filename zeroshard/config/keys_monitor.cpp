@@ -96,8 +96,9 @@ void add_monitor_keys(KeyTable& table) {
     return reject(Code::wrong_type, "\"debug\", \"info\", \"warning\", \"error\" or \"critical\"");
   };
   table.add(std::move(log_level));
-  table.add(no_effect_switch("memory_breakdown", "print memory by phase",
-                             "bytes by category are always in the run's log"));
+  table.add(option("memory_breakdown", ZS_FIELD(monitor.memory_breakdown),
+                   "planned beside held memory when a Python engine ends, and what its first "
+                   "micro-step takes; `zeroshard train` always shows it"));
   table.add(no_effect_switch("dump_state", "print the engine's attributes",
                              "use zeroshard config explain"));
   table.add(absent<std::int64_t>("vocabulary_size", "warn if it is no multiple of 8",

@@ -139,12 +139,15 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
   make_updater();
 }
 
-FittedMemory Core::fit_memory() const {
-  if (!options_.fit_memory) return {};
+ModelLayout Core::layout() const {
   std::vector<UnitLayout> units;
   for (const auto& unit : flat_) units.push_back(unit->layout());
-  return options_.fit_memory(options_, ModelLayout(std::move(units), root_),
-                             memory_->ledger().total(Tier::host), *gathers_);
+  return ModelLayout(std::move(units), root_);
+}
+
+FittedMemory Core::fit_memory() const {
+  if (!options_.fit_memory) return {};
+  return options_.fit_memory(options_, layout(), memory_->ledger().total(Tier::host), *gathers_);
 }
 
 void Core::plan_tiers() {

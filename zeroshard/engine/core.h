@@ -160,6 +160,9 @@ class Core {
   void check_parameters_here();
 
   std::size_t units() const { return flat_.size(); }
+  ModelLayout layout() const;  // of all of them
+  const EngineOptions& options() const { return options_; }
+  const TierPlan& tiers() const { return tiers_; }
   const std::shared_ptr<WeakCore>& weak() const { return weak_; }
   const FlatUnit& unit(std::size_t index) const { return *flat_[index]; }
   // As after step(): these wait for updates that are under way.

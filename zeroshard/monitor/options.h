@@ -19,6 +19,7 @@ struct MonitorOptions {
   SinkOptions csv;
   std::optional<std::int64_t> steps_per_print;  // unset: the command decides
   bool wall_clock_breakdown = false;
+  bool memory_breakdown = false;
   std::optional<std::string> log_level;  // debug, info, warning, error, critical
 };
 

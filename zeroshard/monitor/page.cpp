@@ -57,6 +57,10 @@ pre { background: var(--panel); padding: .8rem 1rem; overflow-x: auto; border-ra
 ul { margin: .3rem 0; padding-left: 1.2rem; } li { margin: .15rem 0; }
 .facts { display: flex; flex-wrap: wrap; gap: .4rem 1.6rem; margin: .8rem 0; }
 .facts div { min-width: 7rem; } .facts b { display: block; font-size: 1.15rem; } .facts span { color: var(--soft); font-size: .85rem; }
+@media (max-width: 34rem) {
+  th, td { padding: .28rem .3rem; font-size: .8rem; } td:first-child { white-space: normal; }
+  figure svg .soft { font-size: 15px; }
+}
 )css";
 
 }  // namespace

@@ -145,7 +145,7 @@ std::string line_chart(const LineChart& chart) {
     if (chart.series.size() < 2 || series.name.empty()) continue;
     svg.line(at, 14, at + 18, 14, "curve " + series.style + (series.faint ? " faint" : ""));
     svg.words(at + 24, 18, series.name, {.style = "soft"});
-    at += 40 + 7.0 * static_cast<double>(series.name.size());
+    at += 40 + 8.6 * static_cast<double>(series.name.size());
   }
   for (const double tick : up) {
     svg.line(kLeft, at_y(tick), kWidth - kRight, at_y(tick), "axis");
@@ -199,7 +199,8 @@ Svg stacked_bars(const StackedBars& bars) {
     svg.line(x, top - 8, x, bottom + 2, "axis");
     svg.words(x, bottom + 18, number(tick), {.style = "soft", .anchor = "middle"});
   }
-  svg.words(left + along.back() * bars.unit * scale + 12, bottom + 18, bars.unit_name,
+  const double last_tick = 3.8 * static_cast<double>(number(along.back()).size());
+  svg.words(left + along.back() * bars.unit * scale + last_tick + 5, bottom + 18, bars.unit_name,
             {.style = "soft"});
 
   const double end = along.back() * bars.unit;

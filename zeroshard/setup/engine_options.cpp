@@ -18,20 +18,22 @@ OffloadOptions offload_of(const Config& config) {
   return offload;
 }
 
-FittedMemory fit_options(const EngineOptions& options, const ModelLayout& model,
-                         std::int64_t held_on_host, Communicator& comm) {
+FootprintOptions footprint_options_of(const EngineOptions& options) {
   int moments = 0;
   for (const OptimizerOptions& group : options.parameter_groups) {
     moments = std::max(moments, moments_per_parameter(group));
   }
-  return fit_memory(model,
-                    {.zero = options.zero,
-                     .offload = options.offload,
-                     .precision = options.precision,
-                     .moments_per_parameter = options.update ? 0 : moments,
-                     .micro_steps = options.accumulation_steps,
-                     .accelerator = options.device != kCpu},
-                    held_on_host, comm);
+  return {.zero = options.zero,
+          .offload = options.offload,
+          .precision = options.precision,
+          .moments_per_parameter = options.update ? 0 : moments,
+          .micro_steps = options.accumulation_steps,
+          .accelerator = options.device != kCpu};
+}
+
+FittedMemory fit_options(const EngineOptions& options, const ModelLayout& model,
+                         std::int64_t held_on_host, Communicator& comm) {
+  return fit_memory(model, footprint_options_of(options), held_on_host, comm);
 }
 
 }  // namespace
@@ -49,6 +51,13 @@ EngineOptions engine_options(const Config& config, Device device, std::int64_t a
           .accumulation_steps = accumulation,
           .parameter_groups = {config.optimizer.value_or(AdamOptions{})},
           .device = device};
+}
+
+Footprint planned_footprint(const Core& core) {
+  FootprintOptions options = footprint_options_of(core.options());
+  options.first_host_unit = core.tiers().first_host_unit;
+  options.undo_limit_bytes = core.tiers().undo_bytes;
+  return footprint(core.layout(), options);
 }
 
 }  // namespace zeroshard

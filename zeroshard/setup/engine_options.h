@@ -14,6 +14,7 @@
 #include "zeroshard/config/config.h"
 #include "zeroshard/device/device.h"
 #include "zeroshard/engine/core.h"
+#include "zeroshard/planner/footprint.h"
 
 namespace zeroshard {
 
@@ -21,5 +22,8 @@ namespace zeroshard {
 // version does not do is refused where it changes results (ConfigError), else warned about.
 EngineOptions engine_options(const Config& config, Device device = kCpu,
                              std::int64_t accumulation = 1);
+
+// What an engine was planned to hold, by what its units and its host have let it become.
+Footprint planned_footprint(const Core& core);
 
 }  // namespace zeroshard
