@@ -63,6 +63,7 @@ class StatesAndMore final : public TensorStates {
   }
 
   void begin_reading(const std::set<std::size_t>& units) override { engine_.begin_reading(units); }
+  void begin_reading_frozen() override { engine_.begin_reading_frozen(); }
   void end_reading(std::size_t unit) override { engine_.end_reading(unit); }
   void end_reading() noexcept override { engine_.end_reading(); }
   std::chrono::nanoseconds waited() const override { return engine_.waited(); }

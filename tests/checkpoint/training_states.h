@@ -64,6 +64,7 @@ class TrainingStates final : public TensorStates {
     const std::lock_guard lock(mutex_);
     closed_ = units;
   }
+  void begin_reading_frozen() override {}
   void end_reading(std::size_t unit) override {
     {
       const std::lock_guard lock(mutex_);

@@ -245,6 +245,7 @@ class Unwilling final : public TensorStates {
     states_.begin_reading(units);
     if (refuses_) throw StorageError({.what = "no thread for this"});
   }
+  void begin_reading_frozen() override { states_.begin_reading_frozen(); }
   void end_reading(std::size_t unit) override { states_.end_reading(unit); }
   void end_reading() noexcept override { states_.end_reading(); }
   std::chrono::nanoseconds waited() const override { return states_.waited(); }
