@@ -1,4 +1,5 @@
 """The folders that an engine saves to: one job at a time, from its first save there to its end."""
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from zeroshard import distributed
 from zeroshard.deepspeed.utils import zero_to_fp32
 
 HERE = Path(__file__).resolve().parent
+LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 OTHER_JOB = """
     import sys
     sys.path.insert(0, {here!r})
@@ -34,7 +36,8 @@ class OtherJob:
 
     def __init__(self):
         words = [sys.executable, "-c", textwrap.dedent(OTHER_JOB).format(here=str(HERE))]
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        alone = {name: value for name, value in os.environ.items() if name not in LAUNCHED}  # earlier tests have met here
+        self.process = subprocess.Popen(words, env=alone, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def save(self, tag, root):
         self.process.stdin.write(f"{tag} {root}\n")
