@@ -345,12 +345,13 @@ double fastest(const std::string& arguments) {
 }
 
 // A trillion parameters on 4,096 ranks, a thousand layers, and a model so small that its largest
-// has as many layers as are looked at. A build without optimisation has ten times as long.
+// has as many layers as are looked at. A build without optimisation, under sanitizers at that, only
+// has to come to an end.
 TEST(PlanVerb, ATrillionParametersTakeNoTime) {
 #if defined(NDEBUG) && defined(__OPTIMIZE__)
   constexpr double kMost = 50.0;
 #else
-  constexpr double kMost = 500.0;
+  constexpr double kMost = 5000.0;
 #endif
   for (const char* arguments : kQuick) EXPECT_LT(fastest(arguments), kMost) << arguments;
   const TemporaryFile llama(R"({"model_type": "llama", "hidden_size": 1536, "num_hidden_layers": 32,

@@ -267,9 +267,13 @@ Result get_unique_id(NcclLibrary::Id* id) {
 Result comm_init_rank_config(NcclLibrary::Comm* made, int ranks, NcclLibrary::Id id, int rank,
                              NcclLibrary::Config* config) {
   if (config->magic != 0xCAFEBEEF || config->blocking != 0) return kInvalid;
-  auto comm = std::make_unique<FakeComm>();
+  // Kernels keep their communicator's memory: it is never freed, as there are few of them.
+  static auto& all = *new std::vector<std::unique_ptr<FakeComm>>;
+  auto made_here = std::make_unique<FakeComm>();
+  FakeComm* const comm = made_here.get();
   {
     const std::lock_guard lock(cliques_mutex);
+    all.push_back(std::move(made_here));
     std::shared_ptr<Clique>& clique = cliques()[id.bytes.data()];
     if (clique == nullptr) clique = std::make_shared<Clique>(ranks);
     comm->clique = clique;
@@ -284,7 +288,7 @@ Result comm_init_rank_config(NcclLibrary::Comm* made, int ranks, NcclLibrary::Id
     comm->clique->failed = comm->clique->failed || fails;
   }
   if (fails) comm->state = kSystemError, comm->last_error = "no way to the other ranks";
-  *made = comm.release();
+  *made = comm;
   ++alive_now;
   return NcclLibrary::kInProgress;
 }
@@ -319,7 +323,6 @@ void wait_until_all_end(Clique& clique) {
                           [&] { return clique.ended >= clique.met; });
 }
 
-// Kernels keep their communicator's memory: it is never freed, as there are few of them.
 Result comm_destroy(NcclLibrary::Comm comm) {
   wait_until_all_end(*comm_at(comm).clique);
   --alive_now;
