@@ -36,17 +36,17 @@ void refuse_device_memory(const Call& call, std::string_view backend) {
   for (const ReducePair& pair : call.reduces) refuse(pair.in), refuse(pair.out.read());
 }
 
-Handle QueuedCommunicator::all_gather_into(const std::vector<GatherPair>& pairs,
-                                           const std::string& label) {
+Handle CallCommunicator::all_gather_into(const std::vector<GatherPair>& pairs,
+                                         const std::string& label) {
   check_arguments(pairs, world_size());
   Call call = new_call(Operation::all_gather, label, {shape_of(pairs), memory_of(pairs)});
   call.gathers = pairs;
   return start(std::move(call));
 }
 
-Handle QueuedCommunicator::reduce_scatter_into(const std::vector<ReducePair>& pairs,
-                                               const ReduceOptions& options,
-                                               const std::string& label) {
+Handle CallCommunicator::reduce_scatter_into(const std::vector<ReducePair>& pairs,
+                                             const ReduceOptions& options,
+                                             const std::string& label) {
   check_arguments(pairs, world_size());
   Call call =
       new_call(Operation::reduce_scatter, label, {shape_of(pairs, options), memory_of(pairs)});
@@ -55,7 +55,7 @@ Handle QueuedCommunicator::reduce_scatter_into(const std::vector<ReducePair>& pa
   return start(std::move(call));
 }
 
-Handle QueuedCommunicator::all_reduce(const Piece& piece, ReduceOp op, const std::string& label) {
+Handle CallCommunicator::all_reduce(const Piece& piece, ReduceOp op, const std::string& label) {
   check_arguments(piece, op);
   Call call = new_call(Operation::all_reduce, label,
                        {shape_of(piece, static_cast<int>(op)), piece.bytes()});
@@ -64,7 +64,7 @@ Handle QueuedCommunicator::all_reduce(const Piece& piece, ReduceOp op, const std
   return start(std::move(call));
 }
 
-Handle QueuedCommunicator::broadcast(const Piece& piece, int root, const std::string& label) {
+Handle CallCommunicator::broadcast(const Piece& piece, int root, const std::string& label) {
   check_arguments(piece, ReduceOp::max);
   check_root(root, world_size());
   Call call = new_call(Operation::broadcast, label, {shape_of(piece, root), piece.bytes()});
@@ -73,11 +73,11 @@ Handle QueuedCommunicator::broadcast(const Piece& piece, int root, const std::st
   return start(std::move(call));
 }
 
-Handle QueuedCommunicator::barrier(const std::string& label) {
+Handle CallCommunicator::barrier(const std::string& label) {
   return start(new_call(Operation::barrier, label, {}));
 }
 
-Call QueuedCommunicator::new_call(Operation operation, const std::string& label, Shape shape) {
+Call CallCommunicator::new_call(Operation operation, const std::string& label, Shape shape) {
   return {.tag = {next_sequence_++, operation, label, shape.hash, shape.bytes}};
 }
 

@@ -23,9 +23,9 @@ struct Call {
 // Backends that move host memory only call this. Throws CommError.
 void refuse_device_memory(const Call& call, std::string_view backend);
 
-// Checks arguments and turns each operation into a Call with the next sequence number; what a
-// backend adds is submit().
-class QueuedCommunicator : public Communicator {
+// Checks arguments and turns each operation into a Call with the next sequence number; what is done
+// with it is start().
+class CallCommunicator : public Communicator {
  public:
   Handle all_gather_into(const std::vector<GatherPair>& pairs, const std::string& label) final;
   Handle reduce_scatter_into(const std::vector<ReducePair>& pairs, const ReduceOptions& options,
@@ -35,8 +35,7 @@ class QueuedCommunicator : public Communicator {
   Handle barrier(const std::string& label) final;
 
  protected:
-  // Takes the call; its completion is finished later, from any thread.
-  virtual void submit(Call call) = 0;
+  virtual Handle start(Call call) = 0;
 
  private:
   struct Shape {
@@ -44,9 +43,18 @@ class QueuedCommunicator : public Communicator {
     std::int64_t bytes = 0;
   };
   Call new_call(Operation operation, const std::string& label, Shape shape);
-  Handle start(Call call);
 
   std::uint64_t next_sequence_ = 0;
+};
+
+// A backend that works through its calls by itself: what it adds is submit().
+class QueuedCommunicator : public CallCommunicator {
+ protected:
+  // Takes the call; its completion is finished later, from any thread.
+  virtual void submit(Call call) = 0;
+
+ private:
+  Handle start(Call call) final;
 };
 
 }  // namespace zeroshard

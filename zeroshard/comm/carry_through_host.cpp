@@ -51,7 +51,7 @@ struct PartUnderWay {
   bool is_sent = false;
 };
 
-class CarryingCommunicator final : public Communicator {
+class CarryingCommunicator final : public CallCommunicator {
  public:
   CarryingCommunicator(std::unique_ptr<Communicator> inner, const CarryOptions& options)
       : options_(options), inner_(std::move(inner)) {}
@@ -71,55 +71,13 @@ class CarryingCommunicator final : public Communicator {
   int rank() const override { return inner_->rank(); }
   int world_size() const override { return inner_->world_size(); }
 
-  Handle all_gather_into(const std::vector<GatherPair>& pairs, const std::string& label) override {
-    check_arguments(pairs, world_size());
-    Call call = new_call(Operation::all_gather, label);
-    call.gathers = pairs;
-    return start(std::move(call));
-  }
-
-  Handle reduce_scatter_into(const std::vector<ReducePair>& pairs, const ReduceOptions& options,
-                             const std::string& label) override {
-    check_arguments(pairs, world_size());
-    Call call = new_call(Operation::reduce_scatter, label);
-    call.reduces = pairs;
-    call.reduce_options = options;
-    return start(std::move(call));
-  }
-
-  Handle all_reduce(const Piece& piece, ReduceOp op, const std::string& label) override {
-    check_arguments(piece, op);
-    Call call = new_call(Operation::all_reduce, label);
-    call.piece = piece;
-    call.op = op;
-    return start(std::move(call));
-  }
-
-  Handle broadcast(const Piece& piece, int root, const std::string& label) override {
-    check_arguments(piece, ReduceOp::max);
-    check_root(root, world_size());
-    Call call = new_call(Operation::broadcast, label);
-    call.piece = piece;
-    call.root = root;
-    return start(std::move(call));
-  }
-
-  Handle barrier(const std::string& label) override {
-    return start(new_call(Operation::barrier, label));
-  }
-
   std::unique_ptr<Communicator> make_sibling() override {
     return carry_through_host(inner_->make_sibling(), options_);
   }
 
  private:
-  // The inner communicator counts and compares; here only the name is kept.
-  static Call new_call(Operation operation, const std::string& label) {
-    return {.tag = {.operation = operation, .label = label}};
-  }
-
   // Only one thread at a time makes calls, so while none is open the worker leaves inner_ alone.
-  Handle start(Call call) {
+  Handle start(Call call) override {
     const bool on_device = uses_device(call);
     Handle handle(call.completion);
     Event ready;

@@ -16,7 +16,7 @@
 namespace zeroshard {
 namespace {
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public CallCommunicator {
  public:
   // `through_host` is this lane's alone.
   NcclCommunicator(std::shared_ptr<LaunchOrder> order, std::unique_ptr<Communicator> through_host,
@@ -38,86 +38,29 @@ class NcclCommunicator final : public Communicator {
   int rank() const override { return through_host_->rank(); }
   int world_size() const override { return through_host_->world_size(); }
 
-  Handle all_gather_into(const std::vector<GatherPair>& pairs, const std::string& label) override {
-    check_arguments(pairs, world_size());
-    if (!can_move(pairs)) {
-      return through_host([&](Communicator& host) { return host.all_gather_into(pairs, label); });
-    }
-    Call call = new_call(Operation::all_gather, label, shape_of(pairs), pairs);
-    call.gathers = pairs;
-    return start(std::move(call));
-  }
-
-  Handle reduce_scatter_into(const std::vector<ReducePair>& pairs, const ReduceOptions& options,
-                             const std::string& label) override {
-    check_arguments(pairs, world_size());
-    if (!can_move(pairs)) {
-      return through_host(
-          [&](Communicator& host) { return host.reduce_scatter_into(pairs, options, label); });
-    }
-    Call call = new_call(Operation::reduce_scatter, label, shape_of(pairs, options), pairs);
-    call.reduces = pairs;
-    call.reduce_options = options;
-    return start(std::move(call));
-  }
-
-  Handle all_reduce(const Piece& piece, ReduceOp op, const std::string& label) override {
-    return through_host([&](Communicator& host) { return host.all_reduce(piece, op, label); });
-  }
-
-  Handle broadcast(const Piece& piece, int root, const std::string& label) override {
-    check_arguments(piece, ReduceOp::max);
-    check_root(root, world_size());
-    if (!uses_device(piece.read())) {
-      return through_host([&](Communicator& host) { return host.broadcast(piece, root, label); });
-    }
-    Call call =
-        new_call(Operation::broadcast, label, shape_of(piece, root), std::vector<Piece>{piece});
-    call.piece = piece;
-    call.root = root;
-    return start(std::move(call));
-  }
-
-  Handle barrier(const std::string& label) override {
-    return through_host([&](Communicator& host) { return host.barrier(label); });
-  }
-
   std::unique_ptr<Communicator> make_sibling() override {
     return std::make_unique<NcclCommunicator>(order_, through_host_->make_sibling(), device_);
   }
 
  private:
+  Handle start(Call call) override {
+    return can_move(call) ? launch(std::move(call)) : through_host(call);
+  }
+
   // A list goes one way as a whole. All ranks pass the same kinds of memory, so they choose alike.
-  template <typename Pair>
-  static bool can_move(const std::vector<Pair>& pairs) {
-    return !pairs.empty() && std::ranges::all_of(pairs, [](const Pair& pair) {
-      return NcclLaunches::can_move(pair);
-    });
+  static bool can_move(const Call& call) {
+    const auto pair = [](const auto& each) { return NcclLaunches::can_move(each); };
+    switch (call.tag.operation) {
+      case Operation::all_gather:
+        return !call.gathers.empty() && std::ranges::all_of(call.gathers, pair);
+      case Operation::reduce_scatter:
+        return !call.reduces.empty() && std::ranges::all_of(call.reduces, pair);
+      case Operation::broadcast: return uses_device(call.piece.read());
+      default: return false;
+    }
   }
 
-  // What comes by this way is wrong once what came by the other has failed.
-  template <typename Body>
-  Handle through_host(const Body& body) {
-    const std::exception_ptr failed = order_->failure();
-    if (!failed) return body(*through_host_);
-    const auto completion = std::make_shared<Completion>();
-    completion->finish(failed);
-    return Handle(completion);
-  }
-
-  static std::int64_t memory_of(const GatherPair& pair) { return pair.out.bytes(); }
-  static std::int64_t memory_of(const ReducePair& pair) { return pair.in.bytes(); }
-  static std::int64_t memory_of(const Piece& piece) { return piece.bytes(); }
-
-  template <typename Memory>
-  Call new_call(Operation operation, const std::string& label, std::uint64_t shape,
-                const std::vector<Memory>& all) {
-    std::int64_t bytes = 0;
-    for (const Memory& each : all) bytes += memory_of(each);
-    return {.tag = {next_sequence_++, operation, label, shape, bytes}};
-  }
-
-  Handle start(Call call) {
+  Handle launch(Call call) {
     Event ready;
     ready.record(Stream::current(device_));
     last_ = Handle(call.completion);
@@ -125,12 +68,19 @@ class NcclCommunicator final : public Communicator {
     return last_;
   }
 
+  // What comes by this way is wrong once what came by the other has failed.
+  Handle through_host(const Call& call) {
+    const std::exception_ptr failed = order_->failure();
+    if (!failed) return pass_on(*through_host_, call);
+    call.completion->finish(failed);
+    return Handle(call.completion);
+  }
+
   const Unwinding unwinding_;
   const std::shared_ptr<LaunchOrder> order_;
   const int lane_;
   const std::unique_ptr<Communicator> through_host_;
   const Device device_;
-  std::uint64_t next_sequence_ = 0;
   Handle last_;
 };
 
