@@ -1,4 +1,4 @@
-"""bench/peers/gpu_offload.py on the CPU: every row it can print here, with the same loss from the same model."""
+"""bench/peers/gpu_row.py and bench/gpu_rows.py on the CPU: every row they can print here, with the same loss from the same model."""
 import json
 import os
 import subprocess
@@ -13,7 +13,7 @@ SMALL = ("tiny", "--device", "cpu", "--sequence", "24", "--micro-batch", "2", "-
 
 
 def row(mode, *options):
-    command = [sys.executable, str(ROOT / "bench/peers/gpu_offload.py"), mode, *SMALL, *options]
+    command = [sys.executable, str(ROOT / "bench/peers/gpu_row.py"), mode, *SMALL, *options]
     if mode == "zeroshard":
         command += ["--path", str(BUILD / "python")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -50,3 +50,19 @@ def test_options_reach_the_configuration_and_failures_are_rows(tmp_path):
     assert (config["gradient_accumulation_steps"], config["gradient_clipping"], found["norms"]) == (2, 0.0, [None] * 3)
     failed = row("zeroshard", "--set", 'zero_optimization.stage="four"')
     assert failed["error"].startswith("ConfigError: [config]") and "losses" not in failed
+
+
+def test_tables_of_two_ranks(tmp_path):
+    """DDP, FSDP2 and ours on two ranks, in turns; a peer that is not there is a cell of the table that says so."""
+    results = tmp_path / "rows.jsonl"
+    command = [sys.executable, str(ROOT / "bench/gpu_rows.py"), "ranks", "--rows", "0.4b, stage 2", "0.4b, stage 3", "--rounds", "1", "--smoke",
+               "--path", str(BUILD / "python"), "--out", str(results)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    rows = {(row["words"][0], row.get("stage")): row for row in map(json.loads, results.read_text().splitlines()) if "error" not in row}
+    assert set(rows) == {("zeroshard", 2), ("zeroshard", 3), ("ddp", None), ("fsdp2", None)}
+    for row in rows.values():
+        assert row["ranks"] == 2 and row["losses"][0] == pytest.approx(rows["ddp", None]["losses"][0], rel=1e-3)
+    assert rows["zeroshard", 2]["losses"] == rows["zeroshard", 3]["losses"]
+    assert sum(" | 1 |" in line and "DDP" in line for line in done.stdout.splitlines()) == 1
+    assert "No module named 'deepspeed'" in next(line for line in done.stdout.splitlines() if "DeepSpeed 3" in line)
