@@ -177,9 +177,13 @@ py::dict finish_save(EngineCore& engine) {
 
 // Of each parameter its name, shape, whether it is trained, and the names of its states.
 py::list tensor_records(EngineCore& engine) {
-  const CoreStates states(engine.core());
+  std::vector<TensorRecord> tensors;
+  {
+    const py::gil_scoped_release others_run;  // updates that are under way may need the lock
+    tensors = CoreStates(engine.core()).tensors();
+  }
   py::list all;
-  for (const TensorRecord& tensor : states.tensors()) {
+  for (const TensorRecord& tensor : tensors) {
     all.append(py::make_tuple(tensor.name, py::tuple(py::cast(tensor.shape)), tensor.trained,
                               tensor.states));
   }
@@ -209,7 +213,7 @@ std::pair<std::vector<std::string>, std::int64_t> load(EngineCore& engine,
 void bind_engine_checkpoint(py::module_& module, py::class_<EngineCore>& type) {
   py::class_<EngineSave>(module, "EngineSave")
       .def(py::init<EngineCore&, bool>(), py::arg("core"), py::arg("exclude_frozen") = false,
-           py::keep_alive<1, 2>())
+           py::keep_alive<1, 2>(), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("contents", &EngineSave::contents,
                              py::return_value_policy::reference_internal)
       .def_property_readonly("index", &EngineSave::index)

@@ -123,6 +123,12 @@ Core& EngineCore::core() const {
   return *core_;
 }
 
+OptimizerStates& EngineCore::states() const {
+  Core& core = this->core();
+  const py::gil_scoped_release others_run;
+  return core.states();
+}
+
 std::unique_ptr<ModuleHook> EngineCore::make_hook(std::optional<std::size_t> unit,
                                                   bool guards) const {
   return std::make_unique<ModuleHook>(hooks_, unit.value_or(kNoUnit), guards);
@@ -314,6 +320,10 @@ void bind_engine_core(py::module_& module) {
       .def("loss_scale", [](EngineCore& engine) { return engine.core().scaler().scale(); })
       .def("is_resident",
            [](EngineCore& engine, std::size_t unit) { return engine.core().unit(unit).resident(); })
+      .def("updates_on_host",
+           [](EngineCore& engine) {
+             return engine.core().tiers().first_host_unit < engine.core().units();
+           })
       .def("without_gradient", [](EngineCore& engine) { return engine.core().without_gradient(); });
   bind_engine_states(type);
   bind_engine_offload(type);

@@ -37,6 +37,9 @@ class EngineCore {
   void close();
 
   Core& core() const;
+  // The core's, without Python's lock while updates that are under way are waited for: their
+  // threads may need it, to give back a gradient that Python knows.
+  OptimizerStates& states() const;
   Communicator& comm() const { return *comm_; }
   std::unique_ptr<ModuleHook> make_hook(std::optional<std::size_t> unit, bool guards) const;
   ForwardHooks& hooks() const { return *hooks_; }

@@ -25,20 +25,22 @@ struct OwnedState {
 };
 
 // Whether the rank has only its span of a group's states.
-bool has_span_only(Core& core, std::size_t unit, std::size_t group) {
-  const FlatLayout& layout = core.unit(unit).layout().groups()[group].layout;
+bool has_span_only(const EngineCore& engine, std::size_t unit, std::size_t group) {
+  const FlatLayout& layout = engine.core().unit(unit).layout().groups()[group].layout;
   return layout.world_size() > 1 &&
-         core.states().states(unit, group).owned_numel < layout.padded_numel();
+         engine.states().states(unit, group).owned_numel < layout.padded_numel();
 }
 
-OwnedState state_of(Core& core, std::size_t unit, std::size_t group, const std::string& which) {
-  const OptimizerStates::GroupStates states = core.states().states(unit, group);
-  const bool sharded = has_span_only(core, unit, group);
+OwnedState state_of(const EngineCore& engine, std::size_t unit, std::size_t group,
+                    const std::string& which) {
+  const OptimizerStates::GroupStates states = engine.states().states(unit, group);
+  const bool sharded = has_span_only(engine, unit, group);
   if (which == "moment_0") return {states.moments[0], DType::fp32, sharded, states.device};
   if (which == "moment_1") return {states.moments[1], DType::fp32, sharded, states.device};
-  const Reducer::UnitGradients& gradients = core.reducer().units()[unit];
+  const Reducer& reducer = engine.core().reducer();
+  const Reducer::UnitGradients& gradients = reducer.units()[unit];
   const GradientGroup& of = gradients.groups[*gradients.group_of[group]];
-  const bool whole = core.reducer().whole();
+  const bool whole = reducer.whole();
   const Piece reduced = whole ? of.all_reduced() : of.own_reduced();
   return {reduced.data, reduced.dtype, !whole, of.reduced_device()};
 }
@@ -71,7 +73,7 @@ bool has_state(EngineCore& engine, std::size_t unit, std::size_t parameter,
   if (!layout.groups()[group].trainable) return false;
   if (which == "master" || held_gradients(engine.core(), unit, group, which) != nullptr)
     return true;
-  return state_of(engine.core(), unit, group, which).data != nullptr;
+  return state_of(engine, unit, group, which).data != nullptr;
 }
 
 // What a unit's gradients are: "empty", "filling" (of this rank alone), "reducing" or "reduced".
@@ -105,17 +107,17 @@ py::tuple own_part(const FlatUnit& flat, std::size_t parameter, const OwnedState
 }
 
 // A copy where masters are in halves.
-py::tuple own_masters(Core& core, std::size_t unit, std::size_t parameter) {
-  const FlatUnit& flat = core.unit(unit);
+py::tuple own_masters(const EngineCore& engine, std::size_t unit, std::size_t parameter) {
+  const FlatUnit& flat = engine.core().unit(unit);
   const std::size_t group = flat.layout().locate(parameter).group;
-  const OwnElements own = own_elements(flat, parameter, has_span_only(core, unit, group));
-  return py::make_tuple(own.first, wrap(core.states().masters(unit, group, own.at, own.count)));
+  const OwnElements own = own_elements(flat, parameter, has_span_only(engine, unit, group));
+  return py::make_tuple(own.first, wrap(engine.states().masters(unit, group, own.at, own.count)));
 }
 
 OwnElements own_states(EngineCore& engine, std::size_t unit, std::size_t parameter) {
   const FlatUnit& flat = engine.core().unit(unit);
   const std::size_t group = flat.layout().locate(parameter).group;
-  return own_elements(flat, parameter, has_span_only(engine.core(), unit, group));
+  return own_elements(flat, parameter, has_span_only(engine, unit, group));
 }
 
 // Of which elements of a parameter this rank has the states: the first one, and how many.
@@ -136,7 +138,7 @@ std::int64_t write_own_masters(EngineCore& engine, std::size_t unit, std::size_t
   wait_for_save(engine);
   const OwnElements own = own_states(engine, unit, parameter);
   const std::size_t group = engine.core().unit(unit).layout().locate(parameter).group;
-  return engine.core().states().write_masters(unit, group, own.at + begin, values);
+  return engine.states().write_masters(unit, group, own.at + begin, values);
 }
 
 // None where the engine keeps no such state of the parameter.
@@ -149,13 +151,22 @@ py::object local_state(EngineCore& engine, std::size_t unit, std::size_t paramet
     return held_gradient(*held, at.index, flat.parameters()[parameter].tensor);
   }
   wait_for_save(engine);
-  if (which == "master") return own_masters(engine.core(), unit, parameter);
-  return own_part(flat, parameter, state_of(engine.core(), unit, at.group, which));
+  if (which == "master") return own_masters(engine, unit, parameter);
+  return own_part(flat, parameter, state_of(engine, unit, at.group, which));
 }
 
 // Of the parameter itself, frozen or not: the rank's span of it, in its own dtype.
+// A step that was not waited for may still write it; where it lies on the host, no stream is behind
+// that for who reads it.
 py::tuple local_parameter(EngineCore& engine, std::size_t unit, std::size_t parameter) {
   const FlatUnit& flat = engine.core().unit(unit);
+  {
+    const py::gil_scoped_release others_run;
+    engine.core().wait_for_unit(unit);
+    if (flat.shard_device() == kCpu) {
+      Stream::current(engine.core().state_memory().device()).synchronize();
+    }
+  }
   const std::size_t group = flat.layout().locate(parameter).group;
   return own_part(
       flat, parameter,
@@ -171,14 +182,14 @@ py::dict rank_tensors(EngineCore& engine) {
     const FlatUnit& flat = core.unit(unit);
     for (std::size_t group = 0; group < flat.groups(); ++group) {
       if (!flat.layout().groups()[group].trainable) continue;
-      const OptimizerStates::GroupStates states = core.states().states(unit, group);
+      const OptimizerStates::GroupStates states = engine.states().states(unit, group);
       const auto put = [&](const std::string& name, float* data) {
         if (data == nullptr) return;
         all[py::str(fmt::format("{}.{}.{}", unit, group, name))] =
             wrap(tensor_over(data, states.owned_numel, DType::fp32, states.device));
       };
       all[py::str(fmt::format("{}.{}.master", unit, group))] =
-          wrap(core.states().masters(unit, group));
+          wrap(engine.states().masters(unit, group));
       put("moment_0", states.moments[0]);
       put("moment_1", states.moments[1]);
     }
@@ -191,7 +202,7 @@ std::vector<std::vector<std::int64_t>> steps_of(EngineCore& engine) {
   for (std::size_t unit = 0; unit < engine.core().units(); ++unit) {
     std::vector<std::int64_t>& of_unit = all.emplace_back();
     for (std::size_t i = 0; i < engine.core().unit(unit).parameters().size(); ++i) {
-      of_unit.push_back(engine.core().states().steps(unit, i));
+      of_unit.push_back(engine.states().steps(unit, i));
     }
   }
   return all;
@@ -200,7 +211,7 @@ std::vector<std::vector<std::int64_t>> steps_of(EngineCore& engine) {
 void set_steps(EngineCore& engine, const std::vector<std::vector<std::int64_t>>& steps) {
   for (std::size_t unit = 0; unit < steps.size(); ++unit) {
     for (std::size_t i = 0; i < steps[unit].size(); ++i) {
-      engine.core().states().set_steps(unit, i, steps[unit][i]);
+      engine.states().set_steps(unit, i, steps[unit][i]);
     }
   }
 }
@@ -290,10 +301,8 @@ void bind_engine_states(py::class_<EngineCore>& type) {
            py::arg("values"), py::arg("begin") = 0)
       .def("rank_tensors", &rank_tensors)
       .def("steps", &steps_of)
-      .def("steps_of",
-           [](EngineCore& engine, std::size_t unit, std::size_t parameter) {
-             return engine.core().states().steps(unit, parameter);
-           })
+      .def("steps_of", [](EngineCore& engine, std::size_t unit,
+                          std::size_t parameter) { return engine.states().steps(unit, parameter); })
       .def("set_steps", &set_steps)
       .def("early_updates", &early_updates)
       .def("scaler_state", &scaler_state)

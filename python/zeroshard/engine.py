@@ -196,8 +196,9 @@ class Engine(_Calls):
 
     @property
     def parameters_arrive(self) -> bool:
-        """Whether, after a step(), other ranks' parts of the parameters are still on their way."""
-        return not self._step_waits and self.configuration.parsed.shards_optimizer and distributed.world_size() > 1
+        """Whether, after a step(), new values of parameters are still on their way: other ranks' parts, or what the host updates."""
+        gathers = self.configuration.parsed.shards_optimizer and distributed.world_size() > 1
+        return not self._step_waits and (gathers or self.core.updates_on_host())
 
     # --- training ---------------------------------------------------------------------------------
     def forward(self, *args: Any, **keywords: Any) -> Any:

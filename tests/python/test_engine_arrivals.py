@@ -124,3 +124,37 @@ def reads_after_a_step_alone():
     train(engine, 1)
     engine.finish()
     engine.destroy()
+
+
+OPTIMIZER_AWAY = {"offload_optimizer": {"device": "cpu"}}
+
+
+def reads_what_the_host_updates(stage, way):
+    """One rank gathers nothing, but its host's threads update while the script goes on; at stage 0 it is so with several ranks, too."""
+    engine = told_not_to_wait(LARGE(), settings(stage, zero=OPTIMIZER_AWAY, bf16={"enabled": True}))
+    assert engine.parameters_arrive
+    batches = [tokens_of(step, distributed.rank(), 0) for step in range(4)]
+    compare_reads(engine, WAYS[way], batches)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("ranks", "stage"), [(1, 0), (1, 2), (1, 3), (2, 0), (2, 2)])
+def test_whatever_reads_next_reads_what_the_host_has_updated(ranks, stage, way):
+    on_ranks(ranks, reads_what_the_host_updates, stage, way)
+
+
+def reads_its_own_part(away):
+    engine = told_not_to_wait(LARGE(), settings(3, zero=away, bf16={"enabled": True}))
+    for step in range(4):
+        engine.backward(engine(tokens_of(step, distributed.rank(), 0)).square().mean())
+        engine.step()
+        at_once = [parameter.ds_tensor.detach().clone() for parameter in engine.module.parameters()]
+        engine.finish()
+        later = [parameter.ds_tensor for parameter in engine.module.parameters()]
+        assert all(torch.equal(one, other) for one, other in zip(at_once, later, strict=True))
+    engine.destroy()
+
+
+@pytest.mark.parametrize("away", [{}, OPTIMIZER_AWAY, OPTIMIZER_AWAY | {"offload_param": {"device": "cpu"}}])
+def test_a_rank_s_own_part_is_the_new_one(away):
+    on_ranks(2, reads_its_own_part, away)
