@@ -53,6 +53,8 @@ class OffloadedStates:
             self._check = self._engine.module.register_forward_pre_hook(self._check_forward, prepend=True)
         if "moments" in names:
             self._move_states_of_script(lambda shard: "cpu")
+            if self._engine.shard_steps is not None and self._engine.device.type == "cuda":
+                torch.cuda.empty_cache()  # torch keeps what a script's tensors have left, and the core has given back its own
 
     def reload_states(self, non_blocking: bool = False) -> None:
         """All that offload_states() has moved comes back, and nothing of it stays on the host."""

@@ -155,3 +155,17 @@ def test_states_of_a_script_return_to_their_masters():
     states.reload_states()
     assert engine.momentum().device.type == "cpu", "its masters never were on the device"
     assert engine.momentum().tolist() == [1, 1, 1]
+
+
+def leaves_with_the_next_call():
+    """What scripts do before another process takes the device: an engine's call of any kind ends the move."""
+    engine = start(made(width=1024, depth=12), settings(0))
+    train(engine, steps=1)
+    engine.offload_states(non_blocking=True)
+    engine.empty_partition_cache()
+    assert engine.memory()["moments"] == engine.memory()["parameters"] == 0
+    engine.destroy()
+
+
+def test_emptying_the_partition_cache_ends_a_move_that_does_not_block():
+    on_ranks(1, leaves_with_the_next_call)

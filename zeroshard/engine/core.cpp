@@ -410,7 +410,7 @@ void Core::adopt_full(std::size_t unit, Written written, int from) {
 }
 
 void Core::empty_gather_pool() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   gatherer_->empty_pool();
 }
 
@@ -427,6 +427,12 @@ void Core::adopt_masters(std::optional<std::size_t> only) {
     if (unit == only.value_or(unit)) updater_->adopt_masters(unit);
   }
   gatherer_->wait_for_all();
+}
+
+const std::optional<Stream>& Core::reading_stream() {
+  const Device device = memory_->device();
+  if (!reading_stream_ && device != kCpu) reading_stream_ = Stream::make(device);
+  return reading_stream_;
 }
 
 void Core::finish_reductions() {

@@ -178,6 +178,9 @@ class Core {
   // Closed by who reads states while training goes on: updates, and whoever else writes states,
   // wait for it. Speculation is off meanwhile.
   UpdateGate& gate() { return gate_; }
+  // An order of its own for who reads states beside training; none on the CPU. There is one for all
+  // of them: torch's allocator keeps for each stream what was freed on it.
+  const std::optional<Stream>& reading_stream();
   // For who needs memory that the ledger counts.
   StateMemory& state_memory() { return *memory_; }
   const Reducer& reducer() const { return *reducer_; }
@@ -260,6 +263,7 @@ class Core {
   StreamOrder parameter_order_;
   StreamOrder gradient_order_;
   UpdateGate gate_;
+  std::optional<Stream> reading_stream_;
   std::unique_ptr<Gatherer> gatherer_;
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<BackwardPass> backward_;

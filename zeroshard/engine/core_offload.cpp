@@ -27,7 +27,13 @@ void Core::offload_states(const OffloadRequest& request) {
     reducer_->drop_buffers();
     updater_->drop_buffers();
   };
-  offloaded_.begin_offload(leaving, std::move(memory), request.pin, give_up_the_rest);
+  // Settling gradients, and taking back shown ones, may have given the stream more to do, and the
+  // move waits for no stream of the caller's.
+  const auto accepted = [&] {
+    give_up_the_rest();
+    gradient_order_.current().synchronize();
+  };
+  offloaded_.begin_offload(leaving, std::move(memory), request.pin, accepted);
   const bool parameters = leaving.contains(Category::parameters);
   if (parameters || leaving.contains(Category::master)) updater_->point_master_segments(false);
   for (const auto& unit : flat_) {

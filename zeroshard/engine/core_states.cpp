@@ -26,9 +26,8 @@ Part part_of(const FlatLayout& layout, std::size_t index, const Span& held) {
 
 }  // namespace
 
-CoreStates::CoreStates(Core& core) : core_(core), states_(core.states()) {
-  const Device device = core.state_memory().device();
-  if (device != kCpu) side_ = Stream::make(device);
+CoreStates::CoreStates(Core& core)
+    : core_(core), states_(core.states()), side_(core.reading_stream()) {
   order_reads();
   // The root unit first: whoever calls step() waits for it.
   std::vector<std::size_t> order;

@@ -47,8 +47,8 @@ class CoreStates final : public TensorStates {
 
   Core& core_;
   OptimizerStates& states_;
-  std::optional<Stream> side_;  // of an accelerator: who reads beside training is not in its order
-  std::vector<Place> places_;   // of each tensor
+  const std::optional<Stream> side_;  // of an accelerator: who reads is not in training's order
+  std::vector<Place> places_;         // of each tensor
   std::vector<TensorRecord> tensors_;
   std::vector<HeldState> owned_;
   std::vector<HeldState> held_;

@@ -94,6 +94,7 @@ void GroupMasters::take_changed(const at::Tensor& parameters) {
   const Device device = zeroshard::device_of(parameters);
   forget_low_halves(device, {.parameter = halves_at(parameters, 0), .low = low(0)},
                     static_cast<const std::uint16_t*>(before_->data()), parameters.numel());
+  before_->read(Stream::current(device));
   // A scope around this one sees from here on what changes after it.
   if (keepers_ > 1) copy_before(parameters);
 }
