@@ -1,5 +1,6 @@
 #include "zeroshard/device/torch_backend.h"
 
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -50,21 +51,38 @@ bool is_out_of_memory(const c10::Error& error) {
   return text.find("out of memory") != std::string_view::npos;
 }
 
+// torch's events make the device current that was it before, whether or not this process has a
+// context there; a thread that has chosen none has the first one, and each rank would make a
+// context on it. So the stream's device is the current one whenever an event is touched.
 class TorchPoint final : public StreamPoint {
  public:
-  explicit TorchPoint(const c10::Stream& stream) : event_(stream.device_type()) {
-    event_.record(stream);
+  explicit TorchPoint(const c10::Stream& stream) : device_(stream.device()) {
+    const c10::DeviceGuard current(device_);
+    event_.emplace(stream.device_type());
+    event_->record(stream);
+  }
+  ~TorchPoint() override {
+    try {
+      const c10::DeviceGuard current(device_);
+      event_.reset();
+    } catch (const c10::Error& error) {  // a broken device: the process ends soon
+      log_warning("an event was not given back: {}", error.what_without_backtrace());
+    }
   }
   bool done() const override {
-    return with_our_errors([&] { return event_.query(); });
+    return with_our_errors([&] { return event_->query(); });
   }
   void block() const override {
-    with_our_errors([&] { event_.synchronize(); });
+    with_our_errors([&] { event_->synchronize(); });
   }
-  void hold_up(const c10::Stream& stream) const { event_.block(stream); }
+  void hold_up(const c10::Stream& stream) const {
+    const c10::DeviceGuard current(stream.device());
+    event_->block(stream);
+  }
 
  private:
-  c10::Event event_;
+  const c10::Device device_;
+  std::optional<c10::Event> event_;
 };
 
 at::Tensor bytes_at(void* data, Device device, std::int64_t bytes) {
