@@ -28,13 +28,15 @@ MemorySection engine_section(const Footprint& plan, const MeasuredMemory& measur
   return section;
 }
 
-// Libraries are beside what an allocator gives out.
-MemorySection phase_section(const MemoryPlan& plan, const MeasuredMemory& measured) {
+// What libraries take before training is beside what the allocator gives out. What they take while
+// it is under way (the workspaces of matrix products) torch has from its allocator.
+MemorySection phase_section(const MemoryPlan& plan, const ProcessOverheads& overheads,
+                            const MeasuredMemory& measured) {
   MemorySection section{.key = "phases", .head = "the device"};
   for (const StepPhase phase : kStepPhases) {
     const MemoryTable& table = plan.at(phase);
     section.figures.push_back({std::string(name_of(phase)),
-                               table.total(Tier::device) - table.bytes(Line::library, Tier::device),
+                               table.total(Tier::device) - overheads.at_start.device_bytes,
                                measured.at(phase)});
   }
   return section;
@@ -55,9 +57,12 @@ MemorySection beside_section(const MemoryPlan& plan, const ProcessOverheads& ove
   const std::int64_t known =
       engine_on_host(measured) + (on_cpu ? measured.most_on_device() : std::int64_t{0});
   MemorySection section{.key = "beside", .head = "beside it"};
-  section.figures.push_back({"activations", plan.kept_activations, measured.kept_activations});
+  section.figures.push_back({"activations",
+                             plan.kept_activations + overheads.while_training.device_bytes,
+                             measured.kept_activations});
   if (!on_cpu) {
-    section.figures.push_back({"libraries", libraries.device_bytes, measured.device_libraries});
+    section.figures.push_back(
+        {"libraries", overheads.at_start.device_bytes, measured.device_libraries});
   }
   section.figures.push_back({on_cpu ? "libraries" : "libraries on the host", libraries.host_bytes,
                              measured.process_peak - known});
@@ -111,11 +116,11 @@ bool ComparedMemory::is_off() const {
 
 MemoryComparison compare_memory(const MemoryPlan& plan, const ProcessOverheads& overheads,
                                 const MeasuredMemory& measured) {
-  MemoryComparison memory{
-      .sections = {engine_section(plan.engine, measured, Tier::device),
-                   engine_section(plan.engine, measured, Tier::host), phase_section(plan, measured),
-                   beside_section(plan, overheads, measured)},
-      .process_before = measured.process_before};
+  MemoryComparison memory{.sections = {engine_section(plan.engine, measured, Tier::device),
+                                       engine_section(plan.engine, measured, Tier::host),
+                                       phase_section(plan, overheads, measured),
+                                       beside_section(plan, overheads, measured)},
+                          .process_before = measured.process_before};
   const std::int64_t on_host =
       measured.process_before + plan.peak(Tier::host) - overheads.at_start.host_bytes;
   const bool on_cpu = is_on_cpu(overheads);

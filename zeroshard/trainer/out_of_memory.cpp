@@ -42,17 +42,17 @@ std::string activation_remedy(const RunSettings& run) {
   return remedy + fmt::format(", or shorten seq (it is {})", gpt->sequence);
 }
 
-// Whatever was thought to be there: this much was had, and more was not. A plan's libraries come on
-// top of what an allocator gives out.
+// Whatever was thought to be there: this much was had, and more was not. Of a plan's libraries
+// those come on top that are there before training; an allocator gives out the rest.
 std::string what_would_fit(const RunSettings& run, const RunFacts& facts, Tier tier,
                            std::int64_t had) {
-  const Overheads libraries = process_overheads({.accelerator = facts.has_accelerator,
-                                                 .ranks = facts.world_size,
-                                                 .ranks_on_host = facts.ranks_on_host,
-                                                 .dtype = run.config.precision.model()})
-                                  .all();
+  const ProcessOverheads libraries = process_overheads({.accelerator = facts.has_accelerator,
+                                                        .ranks = facts.world_size,
+                                                        .ranks_on_host = facts.ranks_on_host,
+                                                        .dtype = run.config.precision.model()});
   const bool on_device = tier == Tier::device;
-  const std::int64_t most = had + (on_device ? libraries.device_bytes : libraries.host_bytes);
+  const std::int64_t most =
+      had + (on_device ? libraries.at_start.device_bytes : libraries.all().host_bytes);
   MemoryLimits limits = facts.memory;
   std::optional<std::int64_t>& limit = on_device ? limits.device : limits.host;
   limit = std::min(limit.value_or(most), most);
