@@ -27,8 +27,10 @@ constexpr const char* kNowhere = "nowhere";
 StateBuffer copy_memory(Core& core, Communicator& comm, const TensorStates& states) {
   StateBuffer memory;
   const auto allocate = [&] {
-    memory = core.state_memory().allocate(Category::buffers, Tier::host,
-                                          static_cast<std::int64_t>(snapshot_bytes(states)));
+    // To pin it would take longer than what it holds takes to copy, and again for each save.
+    memory = core.state_memory().allocate_apart(Category::buffers, Tier::host,
+                                                static_cast<std::int64_t>(snapshot_bytes(states)),
+                                                /*pin=*/false);
   };
   all_do(comm, allocate, "memory for a copy of the states");
   return memory;
