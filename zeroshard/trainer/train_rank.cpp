@@ -247,7 +247,7 @@ struct Stop {  // how a run learns that it should
 
 // The exit code.
 int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& stop) {
-  const Device device = choose_device(asked.device, launch.local_rank);
+  const Device device = choose_device(asked.device, launch.local_rank, asked.device_memory);
   if (device == kCpu) keep_torch_cpu_memory();
   if (device == kCpu && asked.device_memory) cpu_memory_count().set_limit(*asked.device_memory);
   const auto parsed = parse_if_readable(asked);
