@@ -257,6 +257,15 @@ TEST_P(SeenBetween, AnotherWordAboutTheBoundary) {
   });
 }
 
+// A rank that has no backward before its step brings zeros.
+TEST_P(SeenBetween, AStepWithoutABackward) {
+  expect_nobody_sees([](const RunPlan&, Model&, Engine& engine) {
+    engine.core().set_boundary(false);
+    engine.step();
+    engine.core().set_boundary({});
+  });
+}
+
 // Clipping acts in the first step, whose update is then taken back; the next ones wait and see.
 TEST_P(Speculation, IsTakenBackWhereClippingActs) {
   const Story story = [](const RunPlan& plan, Model& model, Engine& engine) {
@@ -301,14 +310,16 @@ TEST_P(Speculation, EndsWhereSomebodyLooksBeforeEachStep) {
 // An overflow skips the step: nothing has moved, moments and step counts included.
 TEST_P(Speculation, IsTakenBackWhereAStepIsSkipped) {
   const Told told = expect_same(
-      [](const RunPlan& plan, Model& model, Engine& engine) {
+      [&](const RunPlan& plan, Model& model, Engine& engine) {
         train_steps(plan, model, engine, 0, 2);
         engine.finish();
         const std::vector<double> before = states_of(engine);
         const at::Tensor loss = loss_of(plan, model, engine, 2);
         engine.backward(loss * std::numeric_limits<float>::infinity());
         wait_for_early(engine);
+        const bool begins = plan.options.zero.speculative_update == true && can_begin();
         EXPECT_FALSE(engine.step().applied);
+        EXPECT_EQ(told_of(engine).taken_back > 0, begins) << "before anybody asks";
         EXPECT_EQ(states_of(engine), before);
         train_steps(plan, model, engine, 3, 5);
       },
@@ -391,6 +402,62 @@ TEST(SpeculationOfAbsentGradients, LeavesThemAlone) {
       }
     }
   }
+}
+
+// Where a parameter without any gradient is refused, the others' updates have begun by then.
+TEST(SpeculationOfAbsentGradients, IsTakenBackWhereTheyAreRefused) {
+  for (const int stage : {1, 2, 3}) {
+    run_ranks(2, {.timeout = std::chrono::seconds(30)}, [&](Communicator& comm) {
+      EngineOptions options = small_plan(stage, 2, DType::bf16).options;
+      options.offload.optimizer = Tier::host;
+      options.zero.speculative_update = true;
+      options.zero.ignore_unused_parameters = false;
+      options.precision.gradient_clipping = 0.0;
+      LinearModel model;
+      Engine engine(model, options, comm);
+      engine.backward(model->loss(linear_numbers(comm.rank(), 0)));
+      engine.step();
+      const std::vector<double> before = states_of(engine);
+      std::vector<torch::Tensor> numbers = linear_numbers(comm.rank(), 1);
+      numbers[3] = torch::Tensor();
+      engine.backward(model->loss(numbers));
+      wait_for_early(engine);
+      const std::int64_t so_far = told_of(engine).taken_back;
+      EXPECT_THROW(engine.step(), StateError);
+      EXPECT_GT(told_of(engine).taken_back, so_far) << "before anybody asks";
+      EXPECT_EQ(states_of(engine), before);
+    });
+  }
+}
+
+// The last unit has been updated when the gradient of the first one throws.
+TEST(SpeculationInABrokenBackward, IsTakenBack) {
+  std::vector<std::vector<double>> found;
+  for (const bool early : {false, true}) {
+    run_ranks(1, {.timeout = std::chrono::seconds(30)}, [&](Communicator& comm) {
+      EngineOptions options = small_plan(2, 1, DType::bf16).options;
+      options.offload.optimizer = Tier::host;
+      options.zero.speculative_update = early;
+      options.zero.reduce_bucket_numel = 1;  // each unit by itself
+      options.precision.gradient_clipping = 0.0;
+      LinearModel model;
+      Engine engine(model, options, comm);
+      engine.backward(model->loss(linear_numbers(0, 0)));
+      engine.step();
+      const torch::Tensor first = model->first->weights[0];
+      const unsigned hook = first.register_hook([&](const torch::Tensor&) {
+        wait_for_early(engine);
+        throw std::runtime_error("broken");
+      });
+      EXPECT_ANY_THROW(engine.backward(model->loss(linear_numbers(0, 1))));
+      EXPECT_EQ(told_of(engine).taken_back > 0, early) << "before anybody asks";
+      first.remove_hook(hook);
+      engine.backward(model->loss(linear_numbers(0, 2)));
+      engine.step();
+      found.push_back(states_of(engine));
+    });
+  }
+  EXPECT_EQ(found[0], found[1]);
 }
 
 // Early updates of the test's own beside an engine that has none, on a thread that the test holds
