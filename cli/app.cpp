@@ -1,5 +1,6 @@
 #include "cli/app.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <sstream>
 #include <string>
@@ -47,10 +48,23 @@ std::unique_ptr<CommandLine> make_command_line() {
   return line;
 }
 
+// What a shell makes of a variable that is not set: who wrote the option meant something. A text
+// may be empty.
+void refuse_empty_values(const CLI::App& verb) {
+  for (const CLI::Option* option : verb.get_options()) {
+    const auto& values = option->results();
+    if (!option->nonpositional() || option->get_type_name() == "TEXT") continue;
+    if (std::ranges::find(values, "") == values.end()) continue;
+    throw CLI::ValidationError(option->get_name(), "expected a value, not \"\"");
+  }
+  for (const CLI::App* each : verb.get_subcommands()) refuse_empty_values(*each);
+}
+
 int run(int argc, const char* const* argv) {
   const auto line = make_command_line();
   try {
     line->app.parse(argc, argv);
+    refuse_empty_values(line->app);
   } catch (const CLI::Success& asked) {  // --help or --version
     std::ostringstream text;
     line->app.exit(asked, text, text);

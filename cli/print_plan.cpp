@@ -201,6 +201,29 @@ std::string tree_text(const PlanReport& report) {
   return text;
 }
 
+std::string in_words(const Fault& fault) {
+  return fmt::format("{}: {}; {}", fault.what, fault.value, fault.remedy);
+}
+
+// Variants of which the same is to be said stand in one line.
+std::string shortages(const PlanReport& report) {
+  std::vector<std::pair<std::string, std::string>> lines;  // what, and of which
+  for (const PlannedVariant& planned : report.variants) {
+    if (!planned.budget_shortage) continue;
+    const std::string words = in_words(*planned.budget_shortage);
+    const auto known = std::ranges::find(lines, words, &std::pair<std::string, std::string>::first);
+    if (known == lines.end()) {
+      lines.emplace_back(words, name_of(planned.variant));
+    } else {
+      known->second += ", " + name_of(planned.variant);
+    }
+  }
+  std::string out;
+  for (const auto& [words, names] : lines)
+    out += fmt::format("does not fit: {}: {}\n", names, words);
+  return out;
+}
+
 // What the tables do not say: where units are cut in two parts, and what budgets are too small for.
 std::string notes(const PlanReport& report) {
   std::string out;
@@ -210,12 +233,8 @@ std::string notes(const PlanReport& report) {
       out += fmt::format("{}: the first {} units keep their optimizer states on the device\n",
                          name_of(planned.variant), planned.units_on_device);
     }
-    if (planned.budget_shortage) {
-      const Fault& fault = *planned.budget_shortage;
-      out += fmt::format("{} does not fit: {}: {}; {}\n", name_of(planned.variant), fault.what,
-                         fault.value, fault.remedy);
-    }
   }
+  out += shortages(report);
   return out.empty() ? out : "\n" + out;
 }
 

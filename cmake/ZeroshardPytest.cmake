@@ -1,6 +1,8 @@
 # zeroshard_add_pytests(TOGETHER <area>... ALONE <name>...)
 # Every test_*.py of the calling folder, run by pytest. Those named test_<area>_*.py of an area in
 # TOGETHER are one ctest, `python.<area>`: to start ranks that import torch takes as long as a test.
+# An area may be cut: `<name>=<beginning>|<beginning>` is of the files that begin so, and the area
+# behind it of what is left.
 # Every other file is one, `python.<name>`, and those named *_slow.py are labelled `slow`.
 # Those named test_<area>_cuda_*.py need a GPU: they are one ctest, `python.cuda`, labelled `cuda`.
 # ALONE names ctests that nothing may run beside.
@@ -34,10 +36,12 @@ function(zeroshard_add_pytests)
     _zeroshard_pytest(cuda cuda 900 "${arg_ALONE}" ${on_gpu})
   endif()
   foreach(area IN LISTS arg_TOGETHER)
+    string(REGEX REPLACE "=.*" "" name "${area}")
+    string(REGEX REPLACE ".*=" "" beginnings "${area}")
     set(of_area ${scripts})
-    list(FILTER of_area INCLUDE REGEX "/test_${area}_[a-z0-9_]+\\.py$")
+    list(FILTER of_area INCLUDE REGEX "/test_(${beginnings})(_[a-z0-9_]+)?\\.py$")
     list(REMOVE_ITEM scripts ${of_area})
-    _zeroshard_pytest(${area} python 900 "${arg_ALONE}" ${of_area})
+    _zeroshard_pytest(${name} python 900 "${arg_ALONE}" ${of_area})
   endforeach()
   foreach(script IN LISTS scripts slow)
     string(REGEX MATCH "test_([a-z0-9_]+)\\.py$" _ "${script}")

@@ -1,4 +1,4 @@
-// Sets an environment variable for the length of a test.
+// Sets an environment variable for the length of a test, or takes it away (null).
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ class EnvScope {
  public:
   EnvScope(EnvVar var, const char* value)
       : name_(all_env_vars()[static_cast<std::size_t>(var)].name), outer_(env_text(var)) {
-    ::setenv(name_, value, 1);
+    value != nullptr ? ::setenv(name_, value, 1) : ::unsetenv(name_);
   }
   ~EnvScope() {
     if (outer_) {

@@ -130,6 +130,24 @@ TEST(Bytes, MessageNamesOptionValueAndRemedy) {
   }
 }
 
+TEST(Bytes, ANumberThatIsTooLargeIsCalledThat) {
+  const auto refusal = [](const auto& parse, const char* text) {
+    try {
+      parse(text, "--x");
+    } catch (const ConfigError& error) {
+      return error.fault().what;
+    }
+    return std::string("accepted");
+  };
+  for (const char* text : {"9223372036854775808", "8EiB", "1e300TB"}) {
+    EXPECT_EQ(refusal(parse_bytes, text), "--x is too large") << text;
+  }
+  EXPECT_EQ(refusal(parse_count, "1e30"), "--x is too large");
+  EXPECT_EQ(refusal(parse_count, "1e30GiB"), "--x is not a whole number");
+  EXPECT_EQ(refusal(parse_count, "2.5"), "--x is not a whole number");
+  EXPECT_EQ(refusal(parse_bytes, "0.25"), "--x is not a number of bytes");
+}
+
 // Sizes spread evenly over the orders of magnitude.
 std::int64_t random_size(std::mt19937_64& random) {
   return static_cast<std::int64_t>(random() >> (1 + random() % 63));

@@ -238,6 +238,16 @@ TEST(Values, ChoicesAreExact) {
   expect_wrong("log_level", "\"loud\"", "wrong_type");
 }
 
+TEST(Values, WhoMeansAutoIsToldSo) {
+  const auto remedy_of = [](const char* stage) {
+    const auto read = read_config(nested("zero_optimization.stage", stage));
+    return read.report.problems().at(0).remedy;
+  };
+  EXPECT_EQ(remedy_of("\"autos\""), "did you mean \"auto\"?");
+  EXPECT_EQ(remedy_of("\"Auto\""), "did you mean \"auto\"?");
+  EXPECT_EQ(remedy_of("\"third\""), "the default is 0");
+}
+
 TEST(Values, TagValidationIsReadInAnyCase) {
   const auto validation = [](std::string_view value) {
     return good_config(nested("checkpoint.tag_validation", value)).checkpoint.tag_validation;

@@ -1,6 +1,5 @@
 // Updates that begin before the norm is known: nobody sees them before the step, and what they were
 // wrong about is taken back to the bit.
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <future>
@@ -257,6 +256,15 @@ TEST_P(SeenBetween, AnotherWordAboutTheBoundary) {
   });
 }
 
+// A rank that has no backward before its step brings zeros.
+TEST_P(SeenBetween, AStepWithoutABackward) {
+  expect_nobody_sees([](const RunPlan&, Model&, Engine& engine) {
+    engine.core().set_boundary(false);
+    engine.step();
+    engine.core().set_boundary({});
+  });
+}
+
 // Clipping acts in the first step, whose update is then taken back; the next ones wait and see.
 TEST_P(Speculation, IsTakenBackWhereClippingActs) {
   const Story story = [](const RunPlan& plan, Model& model, Engine& engine) {
@@ -301,14 +309,16 @@ TEST_P(Speculation, EndsWhereSomebodyLooksBeforeEachStep) {
 // An overflow skips the step: nothing has moved, moments and step counts included.
 TEST_P(Speculation, IsTakenBackWhereAStepIsSkipped) {
   const Told told = expect_same(
-      [](const RunPlan& plan, Model& model, Engine& engine) {
+      [&](const RunPlan& plan, Model& model, Engine& engine) {
         train_steps(plan, model, engine, 0, 2);
         engine.finish();
         const std::vector<double> before = states_of(engine);
         const at::Tensor loss = loss_of(plan, model, engine, 2);
         engine.backward(loss * std::numeric_limits<float>::infinity());
         wait_for_early(engine);
+        const bool begins = plan.options.zero.speculative_update == true && can_begin();
         EXPECT_FALSE(engine.step().applied);
+        EXPECT_EQ(told_of(engine).taken_back > 0, begins) << "before anybody asks";
         EXPECT_EQ(states_of(engine), before);
         train_steps(plan, model, engine, 3, 5);
       },
@@ -362,8 +372,9 @@ TEST_P(Speculation, TakesNoMoreMemoryThanItIsGiven) {
 // that are changes from step to step.
 TEST(SpeculationOfAbsentGradients, LeavesThemAlone) {
   for (const int stage : {1, 2, 3}) {
-    std::vector<std::vector<std::vector<float>>> found;
+    std::vector<std::vector<double>> found[2];  // by rank
     for (const bool early : {false, true}) {
+      found[early].resize(2);
       run_ranks(2, {.timeout = std::chrono::seconds(30)}, [&](Communicator& comm) {
         EngineOptions options = small_plan(stage, 2, DType::bf16).options;
         options.offload.optimizer = Tier::host;
@@ -374,23 +385,75 @@ TEST(SpeculationOfAbsentGradients, LeavesThemAlone) {
         for (int step = 0; step < 8; ++step) {
           std::vector<torch::Tensor> numbers = linear_numbers(comm.rank(), step);
           if (step % 3 == 1) numbers[1] = torch::Tensor();
+          // Rank 1 owns a part of what only rank 0 has a gradient of.
           if (step % 4 == 2 || comm.rank() == 1) numbers[3] = torch::Tensor();
           engine.backward(model->loss(numbers));
+          wait_for_early(engine, 100);
           engine.step();
         }
         EXPECT_EQ(told_of(engine).updated > 0, early);
         EXPECT_EQ(told_of(engine).taken_back, 0);
-        if (comm.rank() == 0) found.push_back(owned_masters(engine.core()));
+        found[early][static_cast<std::size_t>(comm.rank())] = states_of(engine);
       });
     }
-    for (std::size_t i = 0; i < found[0].size(); ++i) {
-      ASSERT_EQ(found[0][i].size(), found[1][i].size());
-      for (std::size_t j = 0; j < found[0][i].size(); ++j) {
-        EXPECT_EQ(std::bit_cast<std::uint32_t>(found[0][i][j]),
-                  std::bit_cast<std::uint32_t>(found[1][i][j]));
-      }
-    }
+    EXPECT_EQ(found[0], found[1]);
   }
+}
+
+// Where a parameter without any gradient is refused, the others' updates have begun by then.
+TEST(SpeculationOfAbsentGradients, IsTakenBackWhereTheyAreRefused) {
+  for (const int stage : {1, 2, 3}) {
+    run_ranks(2, {.timeout = std::chrono::seconds(30)}, [&](Communicator& comm) {
+      EngineOptions options = small_plan(stage, 2, DType::bf16).options;
+      options.offload.optimizer = Tier::host;
+      options.zero.speculative_update = true;
+      options.zero.ignore_unused_parameters = false;
+      options.precision.gradient_clipping = 0.0;
+      LinearModel model;
+      Engine engine(model, options, comm);
+      engine.backward(model->loss(linear_numbers(comm.rank(), 0)));
+      engine.step();
+      const std::vector<double> before = states_of(engine);
+      std::vector<torch::Tensor> numbers = linear_numbers(comm.rank(), 1);
+      numbers[3] = torch::Tensor();
+      engine.backward(model->loss(numbers));
+      wait_for_early(engine);
+      const std::int64_t so_far = told_of(engine).taken_back;
+      EXPECT_THROW(engine.step(), StateError);
+      EXPECT_GT(told_of(engine).taken_back, so_far) << "before anybody asks";
+      EXPECT_EQ(states_of(engine), before);
+    });
+  }
+}
+
+// The last unit has been updated when the gradient of the first one throws.
+TEST(SpeculationInABrokenBackward, IsTakenBack) {
+  std::vector<std::vector<double>> found;
+  for (const bool early : {false, true}) {
+    run_ranks(1, {.timeout = std::chrono::seconds(30)}, [&](Communicator& comm) {
+      EngineOptions options = small_plan(2, 1, DType::bf16).options;
+      options.offload.optimizer = Tier::host;
+      options.zero.speculative_update = early;
+      options.zero.reduce_bucket_numel = 1;  // each unit by itself
+      options.precision.gradient_clipping = 0.0;
+      LinearModel model;
+      Engine engine(model, options, comm);
+      engine.backward(model->loss(linear_numbers(0, 0)));
+      engine.step();
+      const torch::Tensor first = model->first->weights[0];
+      const unsigned hook = first.register_hook([&](const torch::Tensor&) {
+        wait_for_early(engine);
+        throw std::runtime_error("broken");
+      });
+      EXPECT_ANY_THROW(engine.backward(model->loss(linear_numbers(0, 1))));
+      EXPECT_EQ(told_of(engine).taken_back > 0, early) << "before anybody asks";
+      first.remove_hook(hook);
+      engine.backward(model->loss(linear_numbers(0, 2)));
+      engine.step();
+      found.push_back(states_of(engine));
+    });
+  }
+  EXPECT_EQ(found[0], found[1]);
 }
 
 // Early updates of the test's own beside an engine that has none, on a thread that the test holds

@@ -1,5 +1,8 @@
 // What is loaded of a checkpoint, and what is said where it and the model differ.
 
+#include <atomic>
+#include <bit>
+
 #include <gtest/gtest.h>
 
 #include "tests/engine_saved/saved_run.h"
@@ -202,6 +205,43 @@ TEST(Load, AnyPrecisionFromAnyOther) {
       }
     }
   }
+}
+
+// All masters become 1, and the first of each parameter an exact tie. Returns those of this rank.
+std::int64_t write_ties(Engine& engine, float tie) {
+  CoreStates states(engine.core());
+  std::int64_t ties = 0;
+  for (const HeldState& held : states.owned()) {
+    if (held.state != "value") continue;
+    std::vector<float> values(static_cast<std::size_t>(held.elements.size()), 1.0F);
+    if (held.elements.begin() == 0) {
+      values[0] = tie;
+      ++ties;
+    }
+    states.write(held, held.elements, values.data(), DType::fp32);
+  }
+  engine.core().adopt_masters();
+  return ties;
+}
+
+TEST(Load, ExactTiesOfBf16AreSettledAndCounted) {
+  const float tie = std::bit_cast<float>(0x3F808000U), moved = std::bit_cast<float>(0x3F807FFFU);
+  const TemporaryFolder folder;
+  std::atomic<std::int64_t> written = 0, said = 0, found = 0;
+  with_engine(small_plan(2, 2, DType::fp32), [&](Engine& engine, Communicator& comm) {
+    written += write_ties(engine, tie);
+    save_engine(engine, comm, folder.path());
+  });
+  with_engine(small_plan(3, 3, DType::bf16), [&](Engine& engine, Communicator&) {
+    said += load_engine(engine, folder.path()).settled_ties;
+    for (const float master : all_of(engine, "value")) {
+      EXPECT_TRUE(master == 1.0F || master == moved) << master;
+      found += master == moved ? 1 : 0;
+    }
+  });
+  EXPECT_GT(written, 10);
+  EXPECT_EQ(said, written);
+  EXPECT_EQ(found, written);
 }
 
 TEST(Load, AHuggingFaceModelIsWeightsOnly) {

@@ -126,7 +126,11 @@ TEST(ReadModel, FilesAndFolders) {
   std::ofstream(folder / "config.json") << R"({"model_type": "gpt", "layer": 3})";
   EXPECT_EQ(refusal(folder.string()), "[config] " + (folder / "config.json").string() +
                                           " has an unknown key: layer; did you mean layers?");
+  std::filesystem::remove(folder / "config.json");
+  EXPECT_NE(refusal(folder.string()).find("there is no config.json in the model's folder: "),
+            std::string::npos);
   std::filesystem::remove_all(folder);
+  EXPECT_NE(refusal("/dev/zero").find("more than 1 MiB"), std::string::npos) << "it has no end";
   for (const std::string& text : {folder.string(), std::string(), std::string("./nothing.json")}) {
     EXPECT_NE(refusal(text).find("there is no such model"), std::string::npos) << text;
   }
@@ -139,7 +143,9 @@ TEST(ModelJson, Refusals) {
   EXPECT_NE(json_refusal(R"({"model_type": "gpt", "layers": 3,)").find("mend it at byte"),
             std::string::npos);
   EXPECT_EQ(json_refusal(R"({"model_type": "llama", "layers": 3})"),
-            "[config] the model is of an unknown kind: llama; known are gpt and dense");
+            "[config] the model is of a model_type that is not built in: llama; built in are gpt "
+            "and dense; models of HuggingFace's are trained by a script of theirs, with "
+            "`zeroshard run`");
   for (const char* json :
        {"", "[]", "3", R"({"model_type": "gpt", "layers": null})",
         R"({"model_type": "gpt", "layers": {}})", R"({"model_type": "gpt", "layers": [3, []]})",

@@ -57,6 +57,21 @@ TEST(LineChart, LeavesOutWhatIsNoNumber) {
   EXPECT_NE(chart.find("polyline"), std::string::npos);
 }
 
+// What does not fit in front of the axis is cut off.
+TEST(LineChart, HasShortLabels) {
+  const auto chart_up_to = [](double most) {
+    return line_chart({.series = {{.style = "c0", .points = {{1, 0}, {50'000, most}}}}});
+  };
+  const std::string speed = chart_up_to(121'000);
+  for (const char* label : {">0<", ">25 K<", ">125 K<", ">50 K<"}) {
+    EXPECT_NE(speed.find(label), std::string::npos) << label;
+  }
+  EXPECT_NE(chart_up_to(1.21e-5).find(">1.25e-5<"), std::string::npos);
+  EXPECT_NE(chart_up_to(2.4e7).find(">25 M<"), std::string::npos);
+  EXPECT_NE(chart_up_to(2.4e300).find(">2.5e300<"), std::string::npos);
+  EXPECT_NE(chart_up_to(0.0024).find(">0.0025<"), std::string::npos);
+}
+
 TEST(StackedBarsPicture, EscapesItsWords) {
   const std::string text = stacked_bars({.names = {"<a>"},
                                          .rows = {{.label = "b&c", .parts = {2}, .total = "\"2\""}},

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/support/fake_accelerator.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/tier/memory_maps.h"
+#include "zeroshard/base/bytes.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
 #include "zeroshard/tier/state_memory.h"
@@ -188,6 +190,39 @@ TEST_F(Pinning, ThatFailsIsOneWarningWithTheLimitAndTheCommand) {
     EXPECT_NE(warnings_[0].find(words), std::string::npos) << warnings_[0];
   }
   EXPECT_TRUE(memory.allocate_ring(8192).pinned()) << "rings are small";
+}
+
+// The soft limit of this process for the length of a test.
+class MemlockScope {
+ public:
+  explicit MemlockScope(rlim_t bytes) {
+    getrlimit(RLIMIT_MEMLOCK, &outer_);
+    rlimit mine = outer_;
+    mine.rlim_cur = bytes;
+    worked_ = setrlimit(RLIMIT_MEMLOCK, &mine) == 0;
+  }
+  ~MemlockScope() { setrlimit(RLIMIT_MEMLOCK, &outer_); }
+  MemlockScope(const MemlockScope&) = delete;
+  MemlockScope& operator=(const MemlockScope&) = delete;
+  bool worked() const { return worked_; }
+
+ private:
+  rlimit outer_{};
+  bool worked_ = false;
+};
+
+TEST_F(Pinning, TheWarningHasTheLimitThatThisProcessHas) {
+  fake_.limit_pinning(100'000);
+  for (const std::int64_t kib : {64, 192}) {
+    const MemlockScope scope(static_cast<rlim_t>(kib * 1024));
+    ASSERT_TRUE(scope.worked());
+    warnings_.clear();
+    StateMemory memory(kAccelerator);
+    memory.reserve_host(1 << 20);
+    ASSERT_EQ(warnings_.size(), 1U);
+    const std::string words = "the limit of locked memory is " + human_bytes(kib * 1024) + ";";
+    EXPECT_NE(warnings_[0].find(words), std::string::npos) << warnings_[0];
+  }
 }
 
 class TooLittle : public testing::Test {

@@ -6,20 +6,21 @@ import math
 from train_support import ZEROSHARD, TrainTest, call, main
 
 OFFLOADED = {"offload_optimizer": {"device": "cpu"}}
-# Of a rank's device, which the CPU's allocator holds to.
+# Of a rank's device, which its allocator holds to.
 CASES = (("60MiB", 2, {}, "stage 2"), ("40MiB", 2, OFFLOADED, "stage 2 + offload_optimizer"), ("48MiB", 3, {}, "stage 3"),
          ("20MiB", 3, OFFLOADED, "stage 3 + offload_optimizer"))
 RANKS = 2
 
 
-def model_of(layers):
-    return f"gpt:layers={layers},hidden=192,heads=4,seq=64,vocab=1000"
-
-
 class Boundary(TrainTest):
+    device, hidden, cases = "cpu", 192, CASES
+
+    def model_of(self, layers):
+        return f"gpt:layers={layers},hidden={self.hidden},heads=4,seq=64,vocab=1000"
+
     def plan(self, config, memory, layers):
-        words = [ZEROSHARD, "plan", "--json", "--model", model_of(layers), "--config", config, "--world-size", RANKS,
-                 "--device", "cpu", "--device-memory", memory]
+        words = [ZEROSHARD, "plan", "--json", "--model", self.model_of(layers), "--config", config, "--world-size", RANKS,
+                 "--device", self.device, "--device-memory", memory]
         done = call([str(word) for word in words], cwd=self.work.root)
         self.assertEqual(done.code, 0, done.err)
         return json.loads(done.out)
@@ -37,7 +38,7 @@ class Boundary(TrainTest):
         return low
 
     def test_what_fits_trains_and_15_percent_more_is_refused(self):
-        for memory, stage, offload, name in CASES:
+        for memory, stage, offload, name in self.cases:
             config = {"bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": 2,
                       "zero_optimization": {"stage": stage, **offload}}
             with self.subTest(memory=memory, variant=name):
@@ -47,10 +48,12 @@ class Boundary(TrainTest):
                 planned = self.plan(path, memory, layers)
                 if planned["chosen"] == name:
                     self.assertIn(f": {layers} layers, ", planned["largest_model"])
-                run = self.train(config, model=model_of(layers), ranks=RANKS, steps=2, device_memory=memory)
+                run = self.train(config, model=self.model_of(layers), ranks=RANKS, steps=2, device=self.device,
+                                 device_memory=memory)
                 self.assertEqual(len(run.steps), 2)
                 more = math.ceil(1.15 * layers)
-                refused = self.work.train(config, model=model_of(more), ranks=RANKS, steps=2, device_memory=memory)
+                refused = self.work.train(config, model=self.model_of(more), ranks=RANKS, steps=2, device=self.device,
+                                          device_memory=memory)
                 self.assertEqual(refused.code, 2, refused.err)
                 self.assertIn("does not fit into the memory that it is given", refused.err)
                 self.assertEqual(refused.log, [])

@@ -2,6 +2,7 @@
 import subprocess
 import sys
 
+import test_boundary
 import train_support
 from planned_memory import inexact
 from train_support import TrainTest, main
@@ -37,6 +38,12 @@ class CudaMemory(TrainTest):
                     self.check(model, zero)
             with self.subTest(model=model, zero="all on the host"):
                 self.check(model, {"stage": 3, **host, "offload_param": {"device": "cpu"}})
+
+
+class CudaBoundary(test_boundary.Boundary):
+    """Two ranks on the GPU, each with an allocator that is held to its share."""
+    device, hidden = "cuda", 1024
+    cases = (("6GiB", 2, {}, "stage 2"), ("4GiB", 2, test_boundary.OFFLOADED, "stage 2 + offload_optimizer"), ("4GiB", 3, {}, "stage 3"))
 
 
 if __name__ == "__main__":

@@ -91,6 +91,18 @@ std::optional<std::int64_t> read_scaled(std::string_view text, ScaleOf scale_of)
   return scale_quantity(quantity->number, *scale);
 }
 
+// What is a number, but beyond 64 bits.
+template <typename ScaleOf>
+void refuse_too_large(std::string_view text, std::string_view option, ScaleOf scale_of) {
+  const auto quantity = split_quantity(text);
+  const auto scale = quantity ? scale_of(quantity->unit) : std::nullopt;
+  if (!scale || quantity->number * *scale < 1) return;
+  if (scale_quantity(std::round(quantity->number * *scale), 1)) return;  // a fraction of one
+  throw ConfigError({.what = fmt::format("{} is too large", option),
+                     .value = fmt::format("'{}'", text),
+                     .remedy = "write a number below 2^63"});
+}
+
 }  // namespace
 
 std::string human_bytes(std::int64_t bytes) {
@@ -136,6 +148,7 @@ std::optional<std::int64_t> scale_quantity(long double number, long double scale
 
 std::int64_t parse_bytes(std::string_view text, std::string_view option) {
   if (const auto bytes = read_scaled(text, bytes_in)) return *bytes;
+  refuse_too_large(text, option, bytes_in);
   throw ConfigError({.what = fmt::format("{} is not a number of bytes", option),
                      .value = fmt::format("'{}'", text),
                      .remedy = "write a number and a unit, such as 80GiB, 80GB or 512"});
@@ -143,6 +156,7 @@ std::int64_t parse_bytes(std::string_view text, std::string_view option) {
 
 std::int64_t parse_count(std::string_view text, std::string_view option) {
   if (const auto count = read_scaled(text, count_in)) return *count;
+  refuse_too_large(text, option, count_in);
   throw ConfigError({.what = fmt::format("{} is not a whole number", option),
                      .value = fmt::format("'{}'", text),
                      .remedy = "write a number, such as 7.5B, 124M, 7.5e9 or 1000"});

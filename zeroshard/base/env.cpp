@@ -12,7 +12,7 @@ namespace zeroshard {
 namespace {
 
 // In the order of the enum, so that the index is the value.
-constexpr std::array<EnvVarInfo, 24> kEnvVars{{
+constexpr std::array<EnvVarInfo, 26> kEnvVars{{
     {EnvVar::kLog, "ZEROSHARD_LOG", "log level, and which ranks log: info, debug:all, warning:3"},
     {EnvVar::kControlPort, "ZEROSHARD_CONTROL_PORT", "port of rank 0's control channel"},
     {EnvVar::kRank, "RANK", "rank of this process, set by torchrun"},
@@ -37,16 +37,26 @@ constexpr std::array<EnvVarInfo, 24> kEnvVars{{
     {EnvVar::kHome, "HOME", "whose .cache that is, if neither is set"},
     {EnvVar::kNccl, "ZEROSHARD_NCCL", "1: ranks with a GPU each talk through NCCL"},
     {EnvVar::kNcclMultiRank, "NCCL_MULTI_RANK_GPU_ENABLE", "1: NCCL lets ranks share a GPU"},
+    {EnvVar::kTorchAllocator, "PYTORCH_ALLOC_CONF", "settings of torch's allocator"},
+    {EnvVar::kTorchCudaAlloc, "PYTORCH_CUDA_ALLOC_CONF", "settings of torch's allocator on GPUs"},
 }};
+
+const char* name_of(EnvVar var) { return kEnvVars[static_cast<std::size_t>(var)].name; }
 
 }  // namespace
 
 std::span<const EnvVarInfo> all_env_vars() { return kEnvVars; }
 
 std::optional<std::string> env_text(EnvVar var) {
-  const char* text = std::getenv(kEnvVars[static_cast<std::size_t>(var)].name);
+  const char* text = std::getenv(name_of(var));
   if (text == nullptr || *text == '\0') return std::nullopt;
   return std::string(text);
+}
+
+bool env_is_set(EnvVar var) { return std::getenv(name_of(var)) != nullptr; }
+
+void set_env(EnvVar var, const std::string& text) {
+  setenv(name_of(var), text.c_str(), /*replace=*/1);
 }
 
 std::vector<std::string> env_names_with_prefixes(const std::vector<std::string>& prefixes) {

@@ -35,6 +35,8 @@ enum class EnvVar {
   kHome,              // HOME
   kNccl,              // ZEROSHARD_NCCL
   kNcclMultiRank,     // NCCL_MULTI_RANK_GPU_ENABLE
+  kTorchAllocator,    // PYTORCH_ALLOC_CONF
+  kTorchCudaAlloc,    // PYTORCH_CUDA_ALLOC_CONF
 };
 
 struct EnvVarInfo {
@@ -47,6 +49,11 @@ std::span<const EnvVarInfo> all_env_vars();
 
 // The variable's text, or nothing where it is unset or empty.
 std::optional<std::string> env_text(EnvVar var);
+
+// Whether it is set, if only to nothing: other libraries tell that from unset.
+bool env_is_set(EnvVar var);
+// For libraries of this process that read it later. Before other threads read variables.
+void set_env(EnvVar var, const std::string& text);
 
 // Names of all variables of this process that begin with one of these.
 std::vector<std::string> env_names_with_prefixes(const std::vector<std::string>& prefixes);

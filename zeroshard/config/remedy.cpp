@@ -58,7 +58,8 @@ std::optional<std::string> likely_name(const std::string& name, std::string_view
 
 }  // namespace
 
-std::string remedy_for_value(const Key& key) {
+std::string remedy_for_value(const Key& key, const Node& value) {
+  if (value.is(Node::Kind::text) && nearest(value.text, {"auto"})) return "did you mean \"auto\"?";
   if (key.required) return fmt::format("it is needed: {}", key.meaning);
   const std::string fallback = key_table().default_of(key);
   return fallback == "null" ? "or leave it out" : "the default is " + fallback;

@@ -9,7 +9,7 @@
 namespace zeroshard::config {
 
 // About a value that was refused.
-std::string remedy_for_value(const Key& key);
+std::string remedy_for_value(const Key& key, const Node& value);
 
 // About a value that was taken, though it is not written as it should be.
 std::string remedy_for_odd(const Key& key, const Node& value);

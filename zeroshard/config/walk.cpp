@@ -198,7 +198,7 @@ bool Walk::store_value(const Key& key, const Member& member, const Place& place)
     const bool placeholder = is_placeholder(member.value.text);
     complain(Severity::error, stored.rejected->code, member, place,
              placeholder ? kPlaceholder : "expected " + stored.rejected->expected,
-             placeholder ? kFillTemplate : remedy_for_value(key));
+             placeholder ? kFillTemplate : remedy_for_value(key, member.value));
     return false;
   }
   if (!stored.odd.empty()) {

@@ -36,7 +36,10 @@ CudaDriver find_all() {
   void* const library = open_driver();
   CudaDriver driver;
   require(library, "cuGetErrorString", driver.get_error_string);
+  require(library, "cuInit", driver.init);
+  require(library, "cuDeviceGetCount", driver.device_get_count);
   require(library, "cuDeviceGet", driver.device_get);
+  require(library, "cuDeviceTotalMem_v2", driver.device_total_mem);
   // The first is the only one before driver 470, and does not know of parts of a GPU.
   if (!find(library, "cuDeviceGetUuid_v2", driver.device_get_uuid)) {
     require(library, "cuDeviceGetUuid", driver.device_get_uuid);
@@ -93,6 +96,22 @@ std::string device_uuid(int index) {
   std::string text;
   for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   return text;
+}
+
+std::vector<std::int64_t> device_totals() {
+  if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) return {};
+  const CudaDriver& driver = cuda_driver();
+  int count = 0;
+  if (driver.init(0) != 0 || driver.device_get_count(&count) != 0) return {};
+  std::vector<std::int64_t> totals;
+  for (int index = 0; index < count; ++index) {
+    int handle = 0;
+    std::size_t bytes = 0;
+    if (driver.device_get(&handle, index) != 0) return {};
+    if (driver.device_total_mem(&bytes, handle) != 0) return {};
+    totals.push_back(static_cast<std::int64_t>(bytes));
+  }
+  return totals;
 }
 
 CudaContextScope::CudaContextScope(void* context) {

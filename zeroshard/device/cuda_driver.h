@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace zeroshard {
 
@@ -12,7 +14,10 @@ struct CudaDriver {
   using Result = int;
 
   Result (*get_error_string)(Result, const char**) = nullptr;
+  Result (*init)(unsigned flags) = nullptr;
+  Result (*device_get_count)(int* count) = nullptr;
   Result (*device_get)(int* device, int ordinal) = nullptr;
+  Result (*device_total_mem)(std::size_t* bytes, int device) = nullptr;
   Result (*device_get_uuid)(char* sixteen_bytes, int device) = nullptr;
   Result (*device_get_attribute)(int* value, int attribute, int device) = nullptr;
   Result (*device_primary_ctx_retain)(void** context, int device) = nullptr;
@@ -43,6 +48,10 @@ void* primary_context(int index);
 // The driver's identifier of device `index`, in hexadecimal; of a part of a GPU that is split, its
 // own. Throws StateError.
 std::string device_uuid(int index);
+
+// The memory of each device, which is known before torch's CUDA half is loaded. Empty where there
+// is no driver or no device.
+std::vector<std::int64_t> device_totals();
 
 // While it lives, the context is this thread's current one.
 class CudaContextScope {

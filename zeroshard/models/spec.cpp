@@ -131,10 +131,21 @@ std::string spelling(const rapidjson::Value& value, const Setting& of, const std
   fail_json(source, of.key, "give a number, a word, true or false");
 }
 
+// Mostly HuggingFace's, which plans know by their shapes.
+[[noreturn]] void refuse_foreign(std::string_view kind, const std::string& source) {
+  throw ConfigError({.what = source + " is of a model_type that is not built in",
+                     .value = shortened(kind, 60),
+                     .remedy = "built in are gpt and dense; models of HuggingFace's are trained by "
+                               "a script of theirs, with `zeroshard run`"});
+}
+
+// One byte more than it may have: who parses it sees that it is too large.
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) {
+  std::string text(kMaxJsonBytes + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (file.bad() || !file.is_open()) {
     throw ConfigError({.what = "the model's file cannot be read",
                        .value = path.string(),
                        .remedy = "check the path and its permissions"});
@@ -163,7 +174,13 @@ ModelOptions read_model(const std::string& text) {
   }
   std::error_code ignored;
   fs::path path(text);
-  if (fs::is_directory(path, ignored)) path /= "config.json";
+  const bool is_folder = fs::is_directory(path, ignored);
+  if (is_folder) path /= "config.json";
+  if (is_folder && !fs::exists(path, ignored)) {
+    throw ConfigError({.what = "there is no config.json in the model's folder",
+                       .value = shortened(text, 120),
+                       .remedy = std::string(kForms)});
+  }
   if (text.empty() || !fs::exists(path, ignored)) {
     throw ConfigError({.what = "there is no such model",
                        .value = text.empty() ? "an empty text" : shortened(text, 120),
@@ -198,6 +215,7 @@ ModelOptions model_from_json(std::string_view json, const std::string& source) {
     }
   }
   if (kind.empty()) fail_json(source, "no model_type", "add \"model_type\": \"gpt\" or \"dense\"");
+  if (kind != "gpt" && kind != "dense") refuse_foreign(kind, source);
   return build(kind, settings, source);
 }
 

@@ -1,8 +1,10 @@
 #include "zeroshard/monitor/svg.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,12 +13,27 @@
 namespace zeroshard {
 namespace {
 
-// Whole numbers as such, others with as many digits as they need.
+// 1.25e-5, and not 1.25e-05: a label has room for seven letters.
+std::string with_exponent(double value) {
+  std::string text = fmt::format("{:.3g}", value);
+  const auto exponent = text.find('e');
+  if (exponent == text.npos) return text;
+  if (text[exponent + 1] == '+') text.erase(exponent + 1, 1);
+  const auto digits = text.find_first_of("0123456789", exponent);
+  while (text[digits] == '0' && digits + 1 < text.size()) text.erase(digits, 1);
+  return text;
+}
+
+// Whole numbers as such, others with as many digits as they need; 125 K where they are large.
 std::string number(double value) {
-  if (value != 0 && (std::abs(value) < 1e-3 || std::abs(value) >= 1e5)) {
-    return fmt::format("{:.3g}", value);
-  }
-  return fmt::format("{:g}", std::round(value * 1e4) / 1e4);
+  const double size = std::abs(value);
+  const auto round = [](double of) { return std::round(of * 1e4) / 1e4; };
+  if (value != 0 && (size < 1e-3 || size >= 1e15)) return with_exponent(value);
+  if (size < 1e4) return fmt::format("{:g}", round(value));
+  constexpr std::array<std::pair<double, char>, 4> kUnits{
+      {{1e12, 'T'}, {1e9, 'B'}, {1e6, 'M'}, {1e3, 'K'}}};
+  const auto unit = std::ranges::find_if(kUnits, [&](const auto& of) { return size >= of.first; });
+  return fmt::format("{:g} {}", round(value / unit->first), unit->second);
 }
 
 constexpr double kMostDrawn = 1e307;

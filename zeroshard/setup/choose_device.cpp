@@ -12,7 +12,9 @@
 #include "zeroshard/base/env.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/device/accelerators.h"
+#include "zeroshard/device/allocator_limit.h"
 #include "zeroshard/device/backend.h"
+#include "zeroshard/device/cuda_driver.h"
 #include "zeroshard/setup/choices.h"
 #include "zeroshard/setup/this_host.h"
 
@@ -34,6 +36,24 @@ Device gpu(int index, int count) {
                                           : fmt::format("give cuda:0 to cuda:{}", count - 1)});
 }
 
+// Of the GPU that is meant among `count` of them; it may not be there.
+int index_of(const std::string& wanted, int local_rank, int count) {
+  if (wanted.empty() || wanted == "cuda") return count == 0 ? 0 : local_rank % count;
+  const auto index =
+      wanted.starts_with("cuda:") ? number_in(std::string_view(wanted).substr(5)) : std::nullopt;
+  if (index) return *index;
+  throw ConfigError(
+      {.what = "unknown device", .value = wanted, .remedy = "give cpu, cuda or cuda:N"});
+}
+
+// The allocator reads its limit once, when it starts, so the driver tells how much there is.
+void limit_gpu(const std::string& wanted, int local_rank, std::int64_t bytes) {
+  const std::vector<std::int64_t> totals = device_totals();
+  const int count = static_cast<int>(totals.size());
+  const int index = index_of(wanted, local_rank, count);
+  if (index < count) limit_allocator(bytes, totals[static_cast<std::size_t>(index)]);
+}
+
 int ranks_on_host(Communicator& comm) {
   const std::int32_t mine = this_host();
   std::vector<std::int32_t> all(static_cast<std::size_t>(comm.world_size()));
@@ -46,16 +66,13 @@ int ranks_on_host(Communicator& comm) {
 
 }  // namespace
 
-Device choose_device(const std::string& wanted, int local_rank) {
+Device choose_device(const std::string& wanted, int local_rank,
+                     std::optional<std::int64_t> device_memory) {
   if (wanted == "cpu") return kCpu;
+  if (device_memory) limit_gpu(wanted, local_rank, *device_memory);
   const int count = load_accelerators();
-  if (wanted.empty()) return count == 0 ? kCpu : gpu(local_rank % count, count);
-  if (wanted == "cuda") return gpu(count == 0 ? 0 : local_rank % count, count);
-  const auto index =
-      wanted.starts_with("cuda:") ? number_in(std::string_view(wanted).substr(5)) : std::nullopt;
-  if (index) return gpu(*index, count);
-  throw ConfigError(
-      {.what = "unknown device", .value = wanted, .remedy = "give cpu, cuda or cuda:N"});
+  if (wanted.empty() && count == 0) return kCpu;
+  return gpu(index_of(wanted, local_rank, count), count);
 }
 
 bool choose_threads(Communicator& comm) {

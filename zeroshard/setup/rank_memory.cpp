@@ -79,7 +79,8 @@ std::int64_t free_on(Device device, Communicator& comm) {
 RankMemory agree_on_memory(Device device, const GivenMemory& given, Communicator& comm) {
   MemoryReport mine{.host = this_host(), .device_index = device.index};
   mine.device_free = free_on(device, comm);
-  if (const auto room = memory_room()) mine.host_room = room->bytes;
+  const std::optional<MemoryRoom> here = memory_room();
+  if (here) mine.host_room = here->bytes;
   mine.resident = resident_bytes();
   const std::vector<MemoryReport> all = gather(mine, comm);
   RankMemory agreed;
@@ -99,7 +100,10 @@ RankMemory agree_on_memory(Device device, const GivenMemory& given, Communicator
     // A plan counts the whole process, of which a part is there already.
     const std::int64_t room = share_of(given.host.value_or(rank.host_room), neighbours);
     const bool adds = !given.host && room != kUnknown;
-    host_bytes = std::min(host_bytes, adds ? room + rank.resident : room);
+    const std::int64_t may_take = adds ? room + rank.resident : room;
+    if (may_take >= host_bytes) continue;
+    host_bytes = may_take;
+    agreed.host_said_by = adds && here && rank.host == mine.host ? here->set_by : "";
   }
   if (given.device) device_bytes = *given.device;
   const bool in_one = device == kCpu && !given.device;

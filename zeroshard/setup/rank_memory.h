@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/device/device.h"
@@ -19,7 +20,8 @@ struct GivenMemory {
 
 struct RankMemory {
   MemoryLimits limits;
-  int ranks_on_host = 1;  // of the host that has most
+  int ranks_on_host = 1;          // of the host that has most
+  std::string host_said_by = {};  // the file that limits the host; empty where it is another host's
 };
 
 // Before anything is allocated. Ranks that share a device share its memory. Collective.

@@ -12,6 +12,7 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/models/activations.h"
 #include "zeroshard/models/planned.h"
+#include "zeroshard/planner/memory_fit.h"
 #include "zeroshard/setup/plan_run.h"
 #include "zeroshard/trainer/run_settings.h"
 
@@ -134,6 +135,14 @@ PlannedVariant as_variant(const RunSettings& run, const RunPlan& plan) {
   return planned;
 }
 
+// What the engine will hold, by category, beside what the host leaves a rank.
+std::string states_beside(const Footprint& engine, const RunFacts& facts) {
+  std::string text = in_one_line(engine, Tier::device);
+  if (engine.total(Tier::host) > 0) text += " and offloaded " + in_one_line(engine, Tier::host);
+  text += fmt::format(" for each rank, while it can have {}", human_bytes(*facts.memory.both));
+  return facts.host_said_by.empty() ? text : text + ", which " + facts.host_said_by + " leaves";
+}
+
 }  // namespace
 
 std::vector<std::string> settle_auto(config::ReadResult& read, const ModelOptions& model,
@@ -199,10 +208,19 @@ std::string judge_memory(const RunSettings& run, const RunPlan& plan, const RunF
                        .value = words,
                        .remedy = remedy});
   }
-  const std::int64_t exact = plan.memory.at(StepPhase::rest).engine_total(Tier::device);
+  const MemoryTable& rest = plan.memory.at(StepPhase::rest);
+  const std::int64_t exact = rest.engine_total(Tier::device);
   if (facts.memory.device && exact > *facts.memory.device) {
     throw StorageError({.what = "the states of the run do not fit on the device",
                         .value = words,
+                        .remedy = remedy});
+  }
+  // Records of early updates are made where there is room for them.
+  const std::int64_t needed = exact + rest.engine_total(Tier::host) -
+                              plan.memory.engine.buffers(BufferUse::undo, Tier::host);
+  if (facts.memory.both && needed > *facts.memory.both) {
+    throw StorageError({.what = "the states of the run do not fit into the host's memory",
+                        .value = states_beside(plan.memory.engine, facts),
                         .remedy = remedy});
   }
   return fmt::format("memory may not be enough: {}; {}", words, remedy);

@@ -33,8 +33,9 @@ RunPlan plan_of(const RunSettings& run, const RunFacts& facts, const SaveMemory&
 bool fits_memory(const RunSettings& run, const RunPlan& plan, const RunFacts& facts);
 
 // Throws ConfigError where the run does not fit into memory that was given (--device-memory,
-// --host-memory), and StorageError where what the engine owns is more than the device has. Answers
-// with a warning where only the estimate is.
+// --host-memory), and StorageError where what the engine owns is more than the device has, or than
+// the host where the CPU is the device: the kernel ends who takes more of it. Answers with a
+// warning where only the estimate is.
 std::string judge_memory(const RunSettings& run, const RunPlan& plan, const RunFacts& facts);
 
 // What would fit into `limits`, in words: "a micro-batch of 4, or stage 3 + offload_optimizer".

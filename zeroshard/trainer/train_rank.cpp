@@ -96,7 +96,8 @@ RunFacts facts_of(const TrainOptions& options, Device device, bool has_idle_core
           .sample_count = task.sample_count(),
           .ranks_on_host = memory.ranks_on_host,
           .memory = memory.limits,
-          .memory_is_given = options.device_memory || options.host_memory};
+          .memory_is_given = options.device_memory || options.host_memory,
+          .host_said_by = memory.host_said_by};
 }
 
 // Rank 0 reads first, so that what is wrong is said once.
@@ -247,7 +248,7 @@ struct Stop {  // how a run learns that it should
 
 // The exit code.
 int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& stop) {
-  const Device device = choose_device(asked.device, launch.local_rank);
+  const Device device = choose_device(asked.device, launch.local_rank, asked.device_memory);
   if (device == kCpu) keep_torch_cpu_memory();
   if (device == kCpu && asked.device_memory) cpu_memory_count().set_limit(*asked.device_memory);
   const auto parsed = parse_if_readable(asked);
