@@ -102,10 +102,7 @@ PlanReport make_plan_report(PlanInputs inputs) {
   report.precision = precision_of(options);
   report.optimizer = optimizer_of(options);
   const SettledConfig settled = settle_config(
-      inputs.read, {.communication = {.parameters = report.parameters,
-                                      .communicates_beside_compute = inputs.facts.on_accelerator ||
-                                                                     inputs.facts.has_idle_cores,
-                                      .one_rank = report.ranks == 1},
+      inputs.read, {.communication = communication_facts(inputs.facts, report.parameters),
                     .on_accelerator = inputs.facts.on_accelerator,
                     .stage = kVariants.back().stage});
   report.assumptions.insert(report.assumptions.end(), settled.chosen_communication.begin(),
@@ -191,9 +188,10 @@ std::vector<NamedRate> used_rates(const PlanReport& report) {
   std::vector<NamedRate> used;
   if (!report.rates) return used;
   for (const NamedRate& name : named_rates()) {
-    const bool far = name.member == &Rates::far_bytes;
-    const bool travels =
-        far || name.member == &Rates::near_bytes || name.member == &Rates::collective_seconds;
+    const bool far = name.member == &Rates::far_bytes || name.member == &Rates::far_hop_seconds;
+    const bool travels = far || name.member == &Rates::near_bytes ||
+                         name.member == &Rates::collective_seconds ||
+                         name.member == &Rates::near_hop_seconds;
     const bool counts =
         travels ? report.ranks > (far ? report.ranks_per_node : 1) : report.has_times();
     if (counts && ((*report.rates).*name.member).value > 0) used.push_back(name);

@@ -98,9 +98,14 @@ std::string memory_table(const PlanReport& report) {
 }
 
 std::string time_table(const PlanReport& report) {
-  TextTable table({Align::left, Align::right, Align::right, Align::right, Align::right,
-                   Align::right, Align::right, Align::left});
-  table.add_row({"stage", "forward", "backward", "network", "PCIe", "host", "= step", "waits for"});
+  const bool travels = report.ranks > 1;
+  std::vector<std::string> head{"stage", "forward", "backward", "network"};
+  if (travels) head.insert(head.end(), {"not hidden", "collectives"});
+  head.insert(head.end(), {"PCIe", "host", "= step", "waits for"});
+  std::vector<Align> columns(head.size(), Align::right);
+  columns.front() = columns.back() = Align::left;
+  TextTable table(std::move(columns));
+  table.add_row(std::move(head));
   table.add_rule();
   for (const PlannedVariant& planned : report.variants) {
     if (!planned.time) continue;
@@ -108,11 +113,16 @@ std::string time_table(const PlanReport& report) {
     const auto cell = [](double seconds) {
       return seconds == 0 ? std::string("-") : seconds_text(seconds);
     };
-    table.add_row(
-        {fmt::format("{} {}", is_marked(report, planned) ? ">" : " ", short_name(planned.variant)),
-         cell(time.forward), cell(time.backward), cell(time.network), cell(time.copies),
-         cell(time.host), cell(time.step),
-         std::string(name_of(time.bottleneck(planned.options.micro_steps)))});
+    std::vector<std::string> row{
+        fmt::format("{} {}", is_marked(report, planned) ? ">" : " ", short_name(planned.variant)),
+        cell(time.forward), cell(time.backward), cell(time.network)};
+    if (travels) {
+      row.push_back(cell(time.exposed));
+      row.push_back(fmt::format("{}", planned.collectives));
+    }
+    row.insert(row.end(), {cell(time.copies), cell(time.host), cell(time.step),
+                           std::string(name_of(time.bottleneck(planned.options.micro_steps)))});
+    table.add_row(std::move(row));
   }
   return table.text();
 }
