@@ -105,6 +105,11 @@ void write_rates(const PlanReport& report, JsonWriter& json) {
     json.close_object();
   }
   json.close_object();
+  if (!report.collective) return;
+  json.open_object("collective");
+  json.field("latency_seconds", report.collective->latency_seconds);
+  json.field("bytes_per_second", report.collective->bytes_per_second);
+  json.close_object();
 }
 
 void write_report(const PlanReport& report, JsonWriter& json) {

@@ -50,6 +50,16 @@ void decide(const VariantPlanner& planner, PlanReport& report) {
   }
 }
 
+std::optional<PlanReport::Collective> collective_of(const PlanFacts& facts) {
+  if (facts.ranks == 1 || !facts.rates || !facts.rates->has_network()) return std::nullopt;
+  const Topology topology{.ranks = facts.ranks,
+                          .ranks_per_node = facts.ranks_per_node,
+                          .nics_per_node = facts.nics_per_node};
+  const Route route = gather_route(facts.on_accelerator);
+  return PlanReport::Collective{latency_seconds(topology, *facts.rates, route),
+                                bytes_per_second(topology, *facts.rates, route)};
+}
+
 void find_largest(const VariantPlanner& planner, PlanReport& report) {
   if (!report.limits.any()) return;
   const Variant& chosen = report.chosen.variant;
@@ -93,6 +103,7 @@ PlanReport make_plan_report(PlanInputs inputs) {
   PlanSubject subject = plan_subject(inputs.read, *inputs.model, inputs.facts);
   // Of what is not known nothing is said: then it is as the paper counts.
   if (!report.counts_activations()) subject.overheads = {};
+  report.collective = collective_of(inputs.facts);
   const VariantPlanner planner(std::move(subject));
   for (const Variant& variant : kVariants) report.variants.push_back(planner.plan(variant));
   if (report.configured && std::ranges::find(kVariants, *report.configured) == kVariants.end()) {

@@ -136,7 +136,14 @@ std::string rates_table(const PlanReport& report) {
     table.add_row(
         {"  " + std::string(name.meaning), rate_text(name, rate), std::string(rate.source())});
   }
-  return "\nRates that the times are made of\n" + table.text();
+  std::string text = "\nRates that the times are made of\n" + table.text();
+  if (report.collective) {
+    text += fmt::format(
+        "  a collective of {} ranks takes {}, and a second for each {:.3g} GB that a rank sends\n",
+        report.ranks, seconds_text(report.collective->latency_seconds),
+        report.collective->bytes_per_second / 1e9);
+  }
+  return text;
 }
 
 // The chosen one, phase by phase.

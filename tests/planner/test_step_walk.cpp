@@ -62,6 +62,15 @@ TEST(StepWalk, GathersHideBehindTheUnitBefore) {
   EXPECT_NEAR(seconds(4), (10 * 4 + 1) + (10 * 4 + 2), kNear) << "both wait";
 }
 
+// In backward the sums travel, too: after all but the first gather, and one after the last unit.
+TEST(StepWalk, GathersAndSumsShareTheNetwork) {
+  const auto seconds = [](double each) {
+    return Equal{.gather = each, .reduce = each, .sharded = true}.seconds();
+  };
+  EXPECT_NEAR(seconds(0.5), (0.5 + 10) + (0.5 + 20) + 0.5, kNear);
+  EXPECT_NEAR(seconds(3), (10 * 3 + 1) + 10 * (3 + 3), kNear);
+}
+
 TEST(StepWalk, WithNothingAheadEveryGatherIsWaitedFor) {
   Equal each{.gather = 0.5, .ahead = 0, .sharded = true};
   EXPECT_NEAR(each.seconds(), 30 + 20 * 0.5, kNear);
