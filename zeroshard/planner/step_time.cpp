@@ -10,12 +10,6 @@
 namespace zeroshard {
 namespace {
 
-// What a rank owns and updates, in elements, by where its states lie.
-struct Owned {
-  double device = 0;
-  double host = 0;
-};
-
 // Estimates one step from its parts.
 class StepClock {
  public:
@@ -31,7 +25,7 @@ class StepClock {
         messages_(step_messages(facts.model, options_)),
         micro_steps_(static_cast<double>(options_.micro_steps)) {
     for (std::size_t i = 0; i < facts.model.units().size(); ++i) {
-      (tiers_.optimizer(i) == Tier::host ? owned_.host : owned_.device) += owned_by(i);
+      if (tiers_.optimizer(i) == Tier::host) owned_on_host_ += owned_by(i);
     }
   }
 
@@ -80,6 +74,7 @@ class StepClock {
         bytes_of(options_.precision.reduced(stage_.reductions_add_up(options_.micro_steps))));
   }
 
+  // What a rank updates of a unit, in elements.
   double owned_by(std::size_t unit) const {
     const LayoutTotals& totals = facts_.model.units()[unit].totals();
     const bool sharded = stage_.optimizer_states == Placement::sharded;
@@ -134,18 +129,18 @@ class StepClock {
   }
 
   double host_seconds() const {
-    return owned_.host * update_bytes() / facts_.rates.host_update_bytes.value;
+    return owned_on_host_ * update_bytes() / facts_.rates.host_update_bytes.value;
   }
 
   // Gradients of what is updated on the host.
   double down_bytes() const {
     const bool each_micro_step = stage_.reductions_add_up(options_.micro_steps);
-    return owned_.host * (each_micro_step ? micro_steps_ * width() : reduced_width());
+    return owned_on_host_ * (each_micro_step ? micro_steps_ * width() : reduced_width());
   }
 
   // New values, and shards that lie on the host, for each forward and backward.
   double up_bytes() const {
-    if (tiers_.parameters != Tier::host) return owned_.host * width();
+    if (tiers_.parameters != Tier::host) return owned_on_host_ * width();
     const auto shards = static_cast<double>(facts_.model.totals().shard_bytes);
     return 2 * micro_steps_ * shards;
   }
@@ -202,7 +197,7 @@ class StepClock {
   const Topology topology_;
   const StepMessages messages_;
   const double micro_steps_;
-  Owned owned_;
+  double owned_on_host_ = 0;
 };
 
 }  // namespace
