@@ -218,9 +218,17 @@ std::string tree_text(const PlanReport& report) {
   return text;
 }
 
-// What the tables do not say: where units are cut in two parts, and what budgets are too small for.
+// What the tables do not say: where units are cut in two parts, what budgets are too small for, and
+// where a limit keeps gathers from going ahead.
 std::string notes(const PlanReport& report) {
   std::string out;
+  const auto late = std::ranges::find_if(report.variants, &PlannedVariant::gathers_late);
+  if (late != report.variants.end()) {
+    out += fmt::format(
+        "{}: no unit is gathered ahead, since two do not fit into stage3_max_live_parameters, {}; "
+        "a larger one lets gathers hide behind computation\n",
+        name_of(late->variant), late->options.zero.max_live_numel);
+  }
   for (const PlannedVariant& planned : report.variants) {
     const bool host = planned.memory.engine.total(Tier::host) > 0;
     if (host && planned.units_on_device > 0 && planned.options.first_host_unit) {

@@ -187,6 +187,20 @@ TEST(PlanAnswers, CollectivesAreCounted) {
   EXPECT_LT(seconds["network_not_hidden"].GetDouble(), seconds["network"].GetDouble());
 }
 
+// Two of ten units of 100 M are more than 150 M.
+TEST(PlanAnswers, ALimitThatKeepsGathersFromGoingAheadIsNamed) {
+  const std::string ask = "--params 1e9 --layers 10 --world-size 8 --device-memory H100 ";
+  const TemporaryFile tight(R"({"zero_optimization": {"stage3_max_live_parameters": 150e6}})");
+  const TemporaryFile roomy(R"({"zero_optimization": {"stage3_max_live_parameters": 250e6}})");
+  const TemporaryFile none(R"({"zero_optimization": {"stage3_max_live_parameters": 150e6,
+      "stage3_prefetch_bucket_size": 0}})");
+  const char* const kNote = "stage 3: no unit is gathered ahead, since two do not fit";
+  EXPECT_TRUE(says(plan(ask + "--config " + tight.path()), kNote));
+  EXPECT_FALSE(says(plan(ask + "--config " + roomy.path()), kNote));
+  EXPECT_FALSE(says(plan(ask + "--config " + none.path()), kNote)) << "nobody asks for it";
+  EXPECT_FALSE(says(plan(ask), kNote));
+}
+
 TEST(PlanAnswers, ASizeAloneHasTimesToo) {
   const std::string ask = "--model gpt:layers=2 --world-size 2 --device-memory 24GiB ";
   const auto document = plan_json(ask + "--bandwidth 1GB");

@@ -21,6 +21,13 @@ GatherLimits gather_limits(const ZeroOptions& zero) {
 
 }  // namespace
 
+bool GatherOrder::goes_ahead() const {
+  for (std::size_t visit = 0; visit < ends.size(); ++visit) {
+    if (ends[visit] > visit + 1) return true;
+  }
+  return false;
+}
+
 GatherPool gather_pool(const ModelLayout& model, const ZeroOptions& zero) {
   return size_gather_pool(unit_sizes(model), forward_and_backward(model.units().size()),
                           gather_limits(zero));

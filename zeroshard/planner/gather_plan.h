@@ -20,6 +20,9 @@ GatherPool gather_pool(const ModelLayout& model, const ZeroOptions& zero);
 struct GatherOrder {
   Phase visits = {};
   std::vector<std::size_t> ends = {};
+
+  // Whether anything is gathered before it is needed.
+  bool goes_ahead() const;
 };
 
 // `phase` as of forward_and_backward(). With `persistent` of the pool.

@@ -72,7 +72,10 @@ PlannedVariant VariantPlanner::answer(const Variant& variant, const Question& qu
   if (!question.with_time) return planned;
   planned.units_on_device = tier_plan(layout, planned.options).first_host_unit;
   planned.sent_bytes = bytes_sent_per_step(layout, planned.options);
-  planned.collectives = step_messages(layout, planned.options).collectives();
+  const StepMessages messages = step_messages(layout, planned.options);
+  planned.collectives = messages.collectives();
+  planned.gathers_late = messages.forward.visits.size() > 1 && !messages.forward.goes_ahead() &&
+                         planned.options.zero.prefetch_numel > 0;
   if (!subject_.rates || !subject_.rates->has_network()) return planned;
   static const ModelActivations kUnknown;
   const StepFacts facts{.model = layout,

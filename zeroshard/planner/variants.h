@@ -60,6 +60,8 @@ struct PlannedVariant {
   MemoryPlan memory;
   std::int64_t sent_bytes = 0;   // per rank and step
   std::int64_t collectives = 0;  // in a step
+  // Units are gathered for each use, and none ahead, though the configuration asks for it.
+  bool gathers_late = false;
   std::optional<StepEstimate> time = {};
   std::optional<double> network_seconds = {};  // known where the whole time is not
   std::size_t units_on_device = 0;             // that keep their optimizer states there
