@@ -58,9 +58,10 @@ fuzz: setup  ## run each fuzz target for SECONDS_PER_TARGET seconds (default 60)
 	@tools/build.sh fuzz
 	@$(PYTHON) tools/run_fuzz.py --seconds $(SECONDS_PER_TARGET)
 
-docs: build  ## write the table of configuration keys into docs/config.md, and what the planner says into docs/stages.md
+docs: build  ## write the table of configuration keys into docs/config.md, and what the planner says into docs/stages.md and scaling.md
 	@$(PYTHON) tools/write_config_doc.py
 	@$(PYTHON) tools/write_stages_doc.py
+	@$(PYTHON) tools/write_scaling_doc.py
 
 clean:  ## remove all build folders (.venv stays; delete it by hand to set up torch again)
 	@rm -rf build build-*

@@ -120,6 +120,10 @@ void add_machine_options(CLI::App& verb, PlanArguments& arguments) {
                   "Of these, on each host (default: 8 GPUs, or all CPU ranks)")
       ->type_name("N")
       ->check(CLI::Range(1, 1 << 20));
+  verb.add_option("--nics-per-node", arguments.nics_per_node,
+                  "Network cards of each host, which its ranks share (default: one for each rank)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20));
   verb.add_option("--device", arguments.device, "cpu or cuda (default: as train takes here)")
       ->type_name("DEVICE")
       ->check(CLI::IsMember({"cpu", "cuda"}));

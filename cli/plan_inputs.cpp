@@ -27,7 +27,6 @@ constexpr std::int64_t kMostBytes = std::int64_t{1} << 60U;
 constexpr int kUsualGpusOfHost = 8;
 constexpr int kUsualUnits = 32;
 constexpr std::int64_t kMostRanks = 1 << 20;
-constexpr double kUsualCollectiveSeconds = 20e-6;
 
 class InputReader {
  public:
@@ -205,6 +204,10 @@ class InputReader {
     if (!arguments_.ranks_per_node && facts.ranks > facts.ranks_per_node) {
       assume(fmt::format("no --ranks-per-node: {}", facts.ranks_per_node));
     }
+    facts.nics_per_node = arguments_.nics_per_node.value_or(0);
+    if (!arguments_.nics_per_node && facts.ranks > facts.ranks_per_node) {
+      assume("no --nics-per-node: a network card for each rank");
+    }
     const RankThreads threads =
         rank_threads(usable_cpus(), facts.ranks_per_node, env_integer(EnvVar::kOmpThreads));
     facts.has_idle_cores = threads.leave_idle_cores;
@@ -286,9 +289,7 @@ class InputReader {
 
   void take_bandwidth() {
     if (!bandwidth_) return;
-    if (!inputs_.facts.rates) {
-      inputs_.facts.rates = Rates{.collective_seconds = {kUsualCollectiveSeconds}};
-    }
+    if (!inputs_.facts.rates) inputs_.facts.rates = assumed_latencies();
     const Rate given{.value = static_cast<double>(*bandwidth_), .given = true};
     inputs_.facts.rates->near_bytes = inputs_.facts.rates->far_bytes = given;
   }

@@ -26,6 +26,7 @@ struct PlanArguments {
   std::string config_file;
   std::optional<int> world_size;
   std::optional<int> ranks_per_node;
+  std::optional<int> nics_per_node;
   std::string device;  // "cpu" or "cuda"; empty: what train would take here
   std::string device_memory;
   std::string host_memory;

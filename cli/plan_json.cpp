@@ -3,6 +3,7 @@
 
 #include "cli/json_writer.h"
 #include "cli/plan_report.h"
+#include "zeroshard/layout/placement.h"
 
 namespace zeroshard::cli {
 namespace {
@@ -41,6 +42,7 @@ void write_time(const PlannedVariant& planned, JsonWriter& json) {
   json.field("backward", time.backward);
   json.field("update", time.update);
   json.field("network", time.network);
+  json.field("network_not_hidden", time.exposed);
   json.field("copies", time.copies);
   json.field("host", time.host);
   json.field("step", time.step);
@@ -63,6 +65,12 @@ void write_variant(const PlannedVariant& planned, const MemoryLimits& limits, Js
   json.field("host_peak_bytes", planned.memory.peak(Tier::host));
   write_phases(planned.memory, json);
   json.field("sent_bytes_per_step", planned.sent_bytes);
+  json.field("collectives_per_step", planned.collectives);
+  json.field("reduce_bucket_size", planned.options.zero.reduce_bucket_numel);
+  if (stage_row(planned.variant.stage).parameters == Placement::sharded) {
+    json.field("stage3_prefetch_bucket_size", planned.options.zero.prefetch_numel);
+    json.field("stage3_max_live_parameters", planned.options.zero.max_live_numel);
+  }
   json.field("units_on_device", static_cast<std::int64_t>(planned.units_on_device));
   write_time(planned, json);
   if (planned.network_seconds) json.field("network_seconds", *planned.network_seconds);
@@ -96,6 +104,11 @@ void write_rates(const PlanReport& report, JsonWriter& json) {
     json.field("source", rate.source());
     json.close_object();
   }
+  json.close_object();
+  if (!report.collective) return;
+  json.open_object("collective");
+  json.field("latency_seconds", report.collective->latency_seconds);
+  json.field("bytes_per_second", report.collective->bytes_per_second);
   json.close_object();
 }
 

@@ -50,6 +50,16 @@ void decide(const VariantPlanner& planner, PlanReport& report) {
   }
 }
 
+std::optional<PlanReport::Collective> collective_of(const PlanFacts& facts) {
+  if (facts.ranks == 1 || !facts.rates || !facts.rates->has_network()) return std::nullopt;
+  const Topology topology{.ranks = facts.ranks,
+                          .ranks_per_node = facts.ranks_per_node,
+                          .nics_per_node = facts.nics_per_node};
+  const Route route = gather_route(facts.on_accelerator);
+  return PlanReport::Collective{latency_seconds(topology, *facts.rates, route),
+                                bytes_per_second(topology, *facts.rates, route)};
+}
+
 void find_largest(const VariantPlanner& planner, PlanReport& report) {
   if (!report.limits.any()) return;
   const Variant& chosen = report.chosen.variant;
@@ -93,6 +103,7 @@ PlanReport make_plan_report(PlanInputs inputs) {
   PlanSubject subject = plan_subject(inputs.read, *inputs.model, inputs.facts);
   // Of what is not known nothing is said: then it is as the paper counts.
   if (!report.counts_activations()) subject.overheads = {};
+  report.collective = collective_of(inputs.facts);
   const VariantPlanner planner(std::move(subject));
   for (const Variant& variant : kVariants) report.variants.push_back(planner.plan(variant));
   if (report.configured && std::ranges::find(kVariants, *report.configured) == kVariants.end()) {
@@ -102,10 +113,7 @@ PlanReport make_plan_report(PlanInputs inputs) {
   report.precision = precision_of(options);
   report.optimizer = optimizer_of(options);
   const SettledConfig settled = settle_config(
-      inputs.read, {.communication = {.parameters = report.parameters,
-                                      .communicates_beside_compute = inputs.facts.on_accelerator ||
-                                                                     inputs.facts.has_idle_cores,
-                                      .one_rank = report.ranks == 1},
+      inputs.read, {.communication = communication_facts(inputs.facts, report.parameters),
                     .on_accelerator = inputs.facts.on_accelerator,
                     .stage = kVariants.back().stage});
   report.assumptions.insert(report.assumptions.end(), settled.chosen_communication.begin(),
@@ -191,9 +199,10 @@ std::vector<NamedRate> used_rates(const PlanReport& report) {
   std::vector<NamedRate> used;
   if (!report.rates) return used;
   for (const NamedRate& name : named_rates()) {
-    const bool far = name.member == &Rates::far_bytes;
-    const bool travels =
-        far || name.member == &Rates::near_bytes || name.member == &Rates::collective_seconds;
+    const bool far = name.member == &Rates::far_bytes || name.member == &Rates::far_hop_seconds;
+    const bool travels = far || name.member == &Rates::near_bytes ||
+                         name.member == &Rates::collective_seconds ||
+                         name.member == &Rates::near_hop_seconds;
     const bool counts =
         travels ? report.ranks > (far ? report.ranks_per_node : 1) : report.has_times();
     if (counts && ((*report.rates).*name.member).value > 0) used.push_back(name);

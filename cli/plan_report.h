@@ -27,6 +27,12 @@ struct PlanReport {
   std::string device_name;
   std::string rates_source;
   std::optional<Rates> rates;
+  // Of gathers and reductions by rings (or straight, on CPUs), where ranks talk at known rates.
+  struct Collective {
+    double latency_seconds = 0;
+    double bytes_per_second = 0;  // of what each rank sends
+  };
+  std::optional<Collective> collective;
   MemoryLimits limits;
   std::vector<std::string> assumptions;
 

@@ -98,9 +98,14 @@ std::string memory_table(const PlanReport& report) {
 }
 
 std::string time_table(const PlanReport& report) {
-  TextTable table({Align::left, Align::right, Align::right, Align::right, Align::right,
-                   Align::right, Align::right, Align::left});
-  table.add_row({"stage", "forward", "backward", "network", "PCIe", "host", "= step", "waits for"});
+  const bool travels = report.ranks > 1;
+  std::vector<std::string> head{"stage", "forward", "backward", "network"};
+  if (travels) head.insert(head.end(), {"not hidden", "collectives"});
+  head.insert(head.end(), {"PCIe", "host", "= step", "waits for"});
+  std::vector<Align> columns(head.size(), Align::right);
+  columns.front() = columns.back() = Align::left;
+  TextTable table(std::move(columns));
+  table.add_row(std::move(head));
   table.add_rule();
   for (const PlannedVariant& planned : report.variants) {
     if (!planned.time) continue;
@@ -108,11 +113,16 @@ std::string time_table(const PlanReport& report) {
     const auto cell = [](double seconds) {
       return seconds == 0 ? std::string("-") : seconds_text(seconds);
     };
-    table.add_row(
-        {fmt::format("{} {}", is_marked(report, planned) ? ">" : " ", short_name(planned.variant)),
-         cell(time.forward), cell(time.backward), cell(time.network), cell(time.copies),
-         cell(time.host), cell(time.step),
-         std::string(name_of(time.bottleneck(planned.options.micro_steps)))});
+    std::vector<std::string> row{
+        fmt::format("{} {}", is_marked(report, planned) ? ">" : " ", short_name(planned.variant)),
+        cell(time.forward), cell(time.backward), cell(time.network)};
+    if (travels) {
+      row.push_back(cell(time.exposed));
+      row.push_back(fmt::format("{}", planned.collectives));
+    }
+    row.insert(row.end(), {cell(time.copies), cell(time.host), cell(time.step),
+                           std::string(name_of(time.bottleneck(planned.options.micro_steps)))});
+    table.add_row(std::move(row));
   }
   return table.text();
 }
@@ -126,7 +136,14 @@ std::string rates_table(const PlanReport& report) {
     table.add_row(
         {"  " + std::string(name.meaning), rate_text(name, rate), std::string(rate.source())});
   }
-  return "\nRates that the times are made of\n" + table.text();
+  std::string text = "\nRates that the times are made of\n" + table.text();
+  if (report.collective) {
+    text += fmt::format(
+        "  a collective of {} ranks takes {}, and a second for each {:.3g} GB that a rank sends\n",
+        report.ranks, seconds_text(report.collective->latency_seconds),
+        report.collective->bytes_per_second / 1e9);
+  }
+  return text;
 }
 
 // The chosen one, phase by phase.
@@ -224,9 +241,17 @@ std::string shortages(const PlanReport& report) {
   return out;
 }
 
-// What the tables do not say: where units are cut in two parts, and what budgets are too small for.
+// What the tables do not say: where units are cut in two parts, what budgets are too small for, and
+// where a limit keeps gathers from going ahead.
 std::string notes(const PlanReport& report) {
   std::string out;
+  const auto late = std::ranges::find_if(report.variants, &PlannedVariant::gathers_late);
+  if (late != report.variants.end()) {
+    out += fmt::format(
+        "{}: no unit is gathered ahead, since two do not fit into stage3_max_live_parameters, {}; "
+        "a larger one lets gathers hide behind computation\n",
+        name_of(late->variant), late->options.zero.max_live_numel);
+  }
   for (const PlannedVariant& planned : report.variants) {
     const bool host = planned.memory.engine.total(Tier::host) > 0;
     if (host && planned.units_on_device > 0 && planned.options.first_host_unit) {

@@ -114,13 +114,13 @@ def tree():
     return f"```\n$ zeroshard plan {PICTURE}\n...\n{words}\n...\n```\n"
 
 
-def with_parts(page, parts):
+def with_parts(page, parts, path=PAGE):
     for name, text in parts.items():
         begin = BEGIN.format(name)
         before, _, rest = page.partition(begin)
         _, end, after = rest.partition(END)
         if not end:
-            raise SystemExit(f"docs: the markers of '{name}' are missing in {PAGE}; put them where it belongs")
+            raise SystemExit(f"docs: the markers of '{name}' are missing in {path}; put them where it belongs")
         page = before + begin + text + end + after
     return page
 

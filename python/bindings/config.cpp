@@ -152,8 +152,11 @@ EngineOptions engine_options_of(const PythonConfig& config, const CoreSettings& 
   const Device device = choose_device(settings.device, 0);
   const SettledConfig settled = settle_config(
       config.read,
-      {.communication = {.parameters = settings.parameters,
-                         .communicates_beside_compute = settings.communicates_beside_compute}});
+      {.communication = {
+           .parameters = settings.parameters,
+           .topology = {.ranks = settings.ranks, .ranks_per_node = settings.ranks_on_host},
+           .on_accelerator = device != kCpu,
+           .communicates_beside_compute = settings.communicates_beside_compute}});
   EngineOptions options = engine_options(settled.config, device, settings.accumulation_steps);
   options.threads = settings.threads;
   return options;

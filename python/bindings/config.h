@@ -27,7 +27,9 @@ struct CoreSettings {
   std::string device = "cpu";
   int threads = 1;                           // of the optimizer
   bool communicates_beside_compute = false;  // communication has a processor of its own
-  std::int64_t parameters = 0;               // elements in all
+  int ranks = 1;
+  int ranks_on_host = 1;        // of the host that has most
+  std::int64_t parameters = 0;  // elements in all
   std::int64_t accumulation_steps = 1;
   bool keeps_dtypes = false;  // of parameters
   std::string optimizer_kind = "adam";

@@ -257,6 +257,8 @@ void bind_engine_core(py::module_& module) {
       .def_readwrite("device", &CoreSettings::device)
       .def_readwrite("threads", &CoreSettings::threads)
       .def_readwrite("communicates_beside_compute", &CoreSettings::communicates_beside_compute)
+      .def_readwrite("ranks", &CoreSettings::ranks)
+      .def_readwrite("ranks_on_host", &CoreSettings::ranks_on_host)
       .def_readwrite("parameters", &CoreSettings::parameters)
       .def_readwrite("accumulation_steps", &CoreSettings::accumulation_steps)
       .def_readwrite("keeps_dtypes", &CoreSettings::keeps_dtypes)

@@ -144,12 +144,9 @@ class Engine(_Calls):
         return frozen
 
     def _core_settings(self, trained: dict[int, int]) -> "_C.CoreSettings":
-        accumulation = self._batch.gradient_accumulation_steps()
         settings = core_settings(self.module, self.configuration, self.device)
-        settings.accumulation_steps = accumulation
-        settings.communicates_beside_compute = meet_other_ranks(
-            self.units, self.configuration.parsed.stage, accumulation, self.device
-        )
+        settings.accumulation_steps = self._batch.gradient_accumulation_steps()
+        meet_other_ranks(settings, self.units, self.configuration.parsed.stage, self.device)
         self.unshown_gradients = UnshownGradients(self.module.parameters())
         if self.basic_optimizer is not None:
             settings.after_backward = self.unshown_gradients

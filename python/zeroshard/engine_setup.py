@@ -23,23 +23,26 @@ def freeze_all_but(trained: dict[int, int], module: nn.Module) -> list[nn.Parame
     return frozen
 
 
-def meet_other_ranks(units: list[Unit], stage: int, accumulation: int, device: torch.device) -> bool:
-    """Ranks that have built different models would wait for each other; here all of them say so. Returns what all ranks must
-    choose alike: whether communication runs beside computation on each of them. Collective."""
-    mine = [f"stage {stage}, {accumulation} micro-steps"] + [
+def meet_other_ranks(settings: "_C.CoreSettings", units: list[Unit], stage: int, device: torch.device) -> None:
+    """Ranks that have built different models would wait for each other; here all of them say so. Writes into the settings what
+    all ranks must choose by alike: whether communication runs beside computation on each of them, and how many there are,
+    and on the host that has most. Collective."""
+    mine = [f"stage {stage}, {settings.accumulation_steps} micro-steps"] + [
         f"{unit.name}: {name} {tuple(getattr(p, 'ds_shape', p.shape))} {p.dtype} {'trained' if p.requires_grad else 'frozen'}"
         for unit in units
         for name, p in unit.parameters.items()
     ]
-    everybody = of_all_ranks((_communicates_beside_compute(device), mine))
-    for rank, (_, theirs) in enumerate(everybody):
-        for one, other in itertools.zip_longest(everybody[0][1], theirs, fillvalue="nothing more"):
+    everybody = of_all_ranks((_communicates_beside_compute(device), distributed.local_ranks(), mine))
+    for rank, (_, _, theirs) in enumerate(everybody):
+        for one, other in itertools.zip_longest(everybody[0][2], theirs, fillvalue="nothing more"):
             if one != other:
                 raise ConfigError(
                     f"[engine] the ranks have different models: rank 0 has ({one}), rank {rank} has ({other}); "
                     "build the same model, with the same configuration, on every rank"
                 )
-    return all(beside for beside, _ in everybody)
+    settings.communicates_beside_compute = all(beside for beside, _, _ in everybody)
+    settings.ranks = len(everybody)
+    settings.ranks_on_host = max(on_host for _, on_host, _ in everybody)
 
 
 def _communicates_beside_compute(device: torch.device) -> bool:

@@ -152,6 +152,55 @@ TEST(PlanAnswers, EachRateSaysWhereItIsFrom) {
   EXPECT_EQ(given["rates"]["near_bytes"]["value"].GetDouble(), 3e9);
 }
 
+// Eight cards of 40 GB/s, or one.
+TEST(PlanAnswers, HostsSendThroughTheirCards) {
+  const std::string ask =
+      "--model gpt:layers=4,hidden=1024,heads=16,seq=1024,vocab=32000 --world-size 64 "
+      "--device-memory H100 ";
+  const auto bandwidth = [&](const std::string& more) {
+    return plan_json(ask + more)["collective"]["bytes_per_second"].GetDouble();
+  };
+  EXPECT_DOUBLE_EQ(bandwidth(""), 320e9);
+  EXPECT_DOUBLE_EQ(bandwidth("--nics-per-node 1"), 40e9);
+  EXPECT_DOUBLE_EQ(bandwidth("--ranks-per-node 4"), 160e9);
+  EXPECT_DOUBLE_EQ(bandwidth("--ranks-per-node 64"), 370e9) << "NVLink alone";
+  const Finished text = plan(ask + "--nics-per-node 1");
+  EXPECT_TRUE(says(text, "a collective of 64 ranks takes 297 us, and a second for each 40 GB"))
+      << text.out;
+  EXPECT_FALSE(says(text, "no --nics-per-node"));
+  EXPECT_TRUE(says(plan(ask), "assumed: no --nics-per-node: a network card for each rank"));
+}
+
+// At stage 2 each of six units is gathered once, and its bucket reduced once; and there is the
+// norm.
+TEST(PlanAnswers, CollectivesAreCounted) {
+  const TemporaryFile config(R"({"zero_optimization": {"reduce_bucket_size": 1}})");
+  const auto document = plan_json(
+      "--params 600M --layers 6 --seq 1024 --world-size 16 "
+      "--device-memory H100 --config " +
+      config.path());
+  const auto& planned = variant(document, "stage 2");
+  EXPECT_EQ(planned["collectives_per_step"].GetInt64(), 13);
+  EXPECT_EQ(variant(document, "stage 3")["collectives_per_step"].GetInt64(), 19);
+  const auto& seconds = planned["seconds"];
+  EXPECT_GT(seconds["network_not_hidden"].GetDouble(), 0);
+  EXPECT_LT(seconds["network_not_hidden"].GetDouble(), seconds["network"].GetDouble());
+}
+
+// Two of ten units of 100 M are more than 150 M.
+TEST(PlanAnswers, ALimitThatKeepsGathersFromGoingAheadIsNamed) {
+  const std::string ask = "--params 1e9 --layers 10 --world-size 8 --device-memory H100 ";
+  const TemporaryFile tight(R"({"zero_optimization": {"stage3_max_live_parameters": 150e6}})");
+  const TemporaryFile roomy(R"({"zero_optimization": {"stage3_max_live_parameters": 250e6}})");
+  const TemporaryFile none(R"({"zero_optimization": {"stage3_max_live_parameters": 150e6,
+      "stage3_prefetch_bucket_size": 0}})");
+  const char* const kNote = "stage 3: no unit is gathered ahead, since two do not fit";
+  EXPECT_TRUE(says(plan(ask + "--config " + tight.path()), kNote));
+  EXPECT_FALSE(says(plan(ask + "--config " + roomy.path()), kNote));
+  EXPECT_FALSE(says(plan(ask + "--config " + none.path()), kNote)) << "nobody asks for it";
+  EXPECT_FALSE(says(plan(ask), kNote));
+}
+
 TEST(PlanAnswers, ASizeAloneHasTimesToo) {
   const std::string ask = "--model gpt:layers=2 --world-size 2 --device-memory 24GiB ";
   const auto document = plan_json(ask + "--bandwidth 1GB");

@@ -1,14 +1,17 @@
-// What each rank sends in a step is DESIGN section 4's table, to the byte.
+// What each rank sends in a step is DESIGN section 4's table, to the byte; and in as many
+// collectives as the planner's model of scale has.
 #include <gtest/gtest.h>
 
 #include "tests/engine_account/account_support.h"
 #include "zeroshard/layout/traffic.h"
+#include "zeroshard/planner/step_messages.h"
 
 namespace zeroshard::test {
 namespace {
 
 // Blocks have 3600 elements, embedding and head 888.
 constexpr std::int64_t kSmallUnit = 900;
+constexpr std::int64_t kTwoBlocks = 8500;  // padded
 
 struct Case {
   const char* name;
@@ -23,6 +26,11 @@ void freeze(torch::nn::Module& module) {
 std::vector<Case> cases() {
   return {
       {"plain"},
+      {"a bucket for each unit",
+       [](EngineOptions& options) { options.zero.reduce_bucket_numel = 0; }},
+      {"buckets of several units",
+       [](EngineOptions& options) { options.zero.reduce_bucket_numel = kTwoBlocks; }},
+      {"one bucket", [](EngineOptions& options) { options.zero.reduce_bucket_numel = 1 << 30; }},
       {"persistent units",
        [](EngineOptions& options) { options.zero.persistence_numel = kSmallUnit; }},
       {"some persistent units",
@@ -94,6 +102,38 @@ void check_step(Engine& engine, const RunPlan& plan) {
             all.reduce + all.gather);
 }
 
+// By unit and by bucket: how often, and the bytes of one of them.
+void check_messages(Engine& engine, const RunPlan& plan) {
+  TrafficLedger& ledger = engine.core().traffic();
+  const StepMessages messages =
+      step_messages(layout_of(engine.core()), footprint_options_of(plan.options));
+  if (plan.ranks == 1) {
+    EXPECT_EQ(messages.collectives(), 0);
+    EXPECT_EQ(ledger.bytes(), 0);
+    return;
+  }
+  for (std::size_t i = 0; i < messages.units.size(); ++i) {
+    const UnitMessages& unit = messages.units[i];
+    const auto entry =
+        ledger.entry(Operation::all_gather, std::string(engine.core().unit(i).name()));
+    EXPECT_EQ(entry.calls, unit.parameter_gathers + unit.gradient_gathers);
+    EXPECT_EQ(entry.bytes, unit.parameter_gathers * unit.parameter_bytes +
+                               unit.gradient_gathers * unit.gradient_bytes);
+  }
+  std::int64_t calls = 0, reduces = 0, reduced_bytes = 0;
+  for (const auto& [key, entry] : ledger.entries()) {
+    const bool agrees_on_order = key.first == Operation::broadcast;
+    calls += agrees_on_order ? 0 : entry.calls;
+    reduces += key.first == Operation::reduce_scatter ? entry.calls : 0;
+  }
+  for (const BucketMessages& bucket : messages.buckets) {
+    reduced_bytes += bucket.reduces * bucket.bytes;
+  }
+  EXPECT_EQ(reduces, messages.reduces());
+  EXPECT_EQ(ledger.bytes(Operation::reduce_scatter), reduced_bytes);
+  EXPECT_EQ(calls, messages.collectives());
+}
+
 class Traffic : public testing::TestWithParam<std::tuple<int, int>> {};
 
 TEST_P(Traffic, IsTheTable) {
@@ -110,6 +150,7 @@ TEST_P(Traffic, IsTheTable) {
           ASSERT_TRUE(train_step(plan, model, engine, step).applied);
           engine.finish();
           check_step(engine, plan);
+          check_messages(engine, plan);
         }
       });
     }
@@ -117,7 +158,7 @@ TEST_P(Traffic, IsTheTable) {
 }
 
 INSTANTIATE_TEST_SUITE_P(StagesAndRanks, Traffic,
-                         testing::Combine(testing::Range(0, 4), testing::Values(1, 2, 3)));
+                         testing::Combine(testing::Range(0, 4), testing::Range(1, 9)));
 
 // The messages of agreement are small and do not grow with the parameters' sizes.
 TEST(TrafficOfAgreement, IsSmall) {

@@ -23,21 +23,24 @@ struct Machine {
   FootprintOptions options;
   int ranks = 2;
   int ranks_per_node = 2;
-  double flops = 0;  // of each direction
+  double flops = 0;  // of forward, in four equal units
 
   Machine() {
     options.precision.bf16.enabled = true;
     options.zero.stage = 2;
     options.zero.overlap_comm = true;
+    options.zero.reduce_bucket_numel = 0;  // a bucket for each unit
     options.accelerator = true;
   }
 
   StepEstimate step() const {
     const ModelLayout model = equal_units(kParameters, 4, DType::bf16, ranks);
-    UnitActivations use;
-    use.forward_work.product_flops = flops;
-    use.backward_work.product_flops = 2 * flops;
-    const ModelActivations activations{.uses = {use}};
+    ModelActivations activations;
+    for (std::size_t unit = 0; unit < 4; ++unit) {
+      activations.uses.push_back({.unit = unit,
+                                  .forward_work = {.product_flops = flops / 4},
+                                  .backward_work = {.product_flops = 2 * flops / 4}});
+    }
     return step_time({.model = model,
                       .options = options,
                       .activations = activations,
@@ -92,10 +95,13 @@ TEST(StepTime, TheNetworkHidesBehindComputationWhereItIsOverlapped) {
   machine.rates.near_bytes = {2e6 / 0.01};
   StepEstimate time = machine.step();
   EXPECT_NEAR(time.network, 0.01, 1e-4);
-  EXPECT_NEAR(time.step, 0.03, kNear) << "all of it is hidden";
+  const double each = time.network / 8;
+  EXPECT_NEAR(time.step, 0.03 + 2 * each, kNear) << "all but the first gather and the last sum";
+  EXPECT_NEAR(time.exposed, 2 * each, kNear);
   machine.options.zero.overlap_comm = false;
   time = machine.step();
   EXPECT_NEAR(time.step, 0.03 + time.network, kNear);
+  EXPECT_NEAR(time.exposed, time.network, kNear);
 }
 
 TEST(StepTime, ASlowNetworkIsWhatAStepWaitsFor) {
@@ -103,7 +109,8 @@ TEST(StepTime, ASlowNetworkIsWhatAStepWaitsFor) {
   machine.flops = 1e10;
   machine.rates.near_bytes = {2e6 / 0.5};
   const StepEstimate time = machine.step();
-  EXPECT_NEAR(time.step, time.network, kNear);
+  const double between = 0.01 / 4 + 0.02 / 4;  // the last unit forward, and it again backward
+  EXPECT_NEAR(time.step, time.network + between, kNear);
   EXPECT_EQ(time.bottleneck(1), Bottleneck::network);
 }
 
@@ -130,7 +137,7 @@ TEST(StepTime, EachCollectiveBegins) {
   Machine machine;
   machine.rates.collective_seconds = {0.001};
   machine.options.zero.reduce_bucket_numel = 50'000'000;
-  EXPECT_NEAR(machine.step().network, 0.005, 1e-6) << "one bucket, and four units are gathered";
+  EXPECT_NEAR(machine.step().network, 0.006, 1e-6) << "one bucket, four units, and the norm";
 }
 
 // Half a million elements are updated: 4 bytes of G, 24 of states, 2 of the parameter.

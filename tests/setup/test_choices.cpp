@@ -92,5 +92,29 @@ TEST(ChooseCommunication, BucketsAreNeitherTinyNorHuge) {
   EXPECT_EQ(large.reduce_bucket_numel, 50'000'000);
 }
 
+// The sizes themselves are tested beside their formulas (tests/planner/test_chosen_sizes.cpp).
+TEST(ChooseCommunication, GpusOfSeveralHostsHaveTheSizesOfTheirNetwork) {
+  const auto chosen = [](int ranks, const char* text) {
+    const config::ReadResult read = config::read_config(text);
+    ZeroOptions zero = read.config.zero;
+    choose_communication(zero, open_choices(read.provenance),
+                         {.parameters = 70'000'000'000,
+                          .topology = {.ranks = ranks, .ranks_per_node = 8},
+                          .on_accelerator = true,
+                          .communicates_beside_compute = true},
+                         DType::bf16);
+    return zero;
+  };
+  const char* const kStage3 = R"({"zero_optimization": {"stage": 3}})";
+  EXPECT_GT(chosen(64, kStage3).reduce_bucket_numel, 50'000'000);
+  EXPECT_EQ(chosen(64, kStage3).max_live_numel, 4'000'000'000) << "else no unit is ahead";
+  const char* const kSaid = R"({"zero_optimization": {"stage": 3,
+      "stage3_max_live_parameters": 7, "stage3_prefetch_bucket_size": 5}})";
+  EXPECT_EQ(chosen(64, kSaid).max_live_numel, 7);
+  EXPECT_EQ(chosen(64, kSaid).prefetch_numel, 5);
+  EXPECT_EQ(chosen(64, R"({"zero_optimization": {"stage": 2}})").max_live_numel,
+            ZeroOptions{}.max_live_numel);
+}
+
 }  // namespace
 }  // namespace zeroshard

@@ -57,6 +57,8 @@ MachineMeasurement measurement_of(const rapidjson::Value& object) {
     const double value = number_of(object, std::string(rate.name).c_str(), 0.0);
     if (value > 0 && std::isfinite(value)) one.rates.*rate.member = {value, true};
   }
+  // It was measured around the ranks of one host.
+  if (one.rates.collective_seconds.measured) one.rates.measured_hops = one.ranks - 1;
   return one;
 }
 
@@ -98,9 +100,11 @@ const std::vector<NamedRate>& named_rates() {
       {"copy_down_bytes", "copies from the device to the host", "B/s", &Rates::copy_down_bytes},
       {"copy_up_bytes", "copies from the host to the device", "B/s", &Rates::copy_up_bytes},
       {"near_bytes", "collectives within a host", "B/s", &Rates::near_bytes},
-      {"far_bytes", "collectives between hosts", "B/s", &Rates::far_bytes},
+      {"far_bytes", "a network card, between hosts", "B/s", &Rates::far_bytes},
       {"operator_seconds", "beginning an operator", "s", &Rates::operator_seconds},
       {"collective_seconds", "beginning a collective", "s", &Rates::collective_seconds},
+      {"near_hop_seconds", "a hop of it within a host", "s", &Rates::near_hop_seconds},
+      {"far_hop_seconds", "a hop of it to the next host", "s", &Rates::far_hop_seconds},
   };
   return all;
 }
@@ -191,6 +195,7 @@ Rates with_measured(Rates assumed, const Rates& measured) {
   for (const NamedRate& rate : named_rates()) {
     if ((measured.*rate.member).measured) assumed.*rate.member = measured.*rate.member;
   }
+  if (measured.collective_seconds.measured) assumed.measured_hops = measured.measured_hops;
   if (!measured.device.empty()) assumed.device = measured.device;
   return assumed;
 }

@@ -9,35 +9,11 @@
 #include "zeroshard/layout/norm_blocks.h"
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/layout/pool.h"
-#include "zeroshard/layout/reduction_plan.h"
 #include "zeroshard/layout/traffic.h"
+#include "zeroshard/planner/gather_plan.h"
 
 namespace zeroshard {
 namespace {
-
-// Which units the engine never releases, and the pool for the others.
-GatherPool gather_pool(const ModelLayout& model, const ZeroOptions& zero) {
-  std::vector<UnitSize> units;
-  for (std::size_t i = 0; i < model.units().size(); ++i) {
-    const LayoutTotals& totals = model.units()[i].totals();
-    units.push_back({totals.numel, totals.gathered_bytes, model.root_unit() == i});
-  }
-  return size_gather_pool(units, forward_and_backward(units.size()),
-                          {.persistence_numel = zero.persistence_numel,
-                           .model_persistence_numel = zero.model_persistence_numel,
-                           .prefetch_numel = zero.prefetch_numel,
-                           .max_live_numel = zero.max_live_numel});
-}
-
-// G is fp32 where several micro-steps add up in it.
-GradientTypes gradient_types(const FootprintOptions& options) {
-  const PrecisionOptions& precision = options.precision;
-  const Stage& stage = stage_row(options.zero.stage);
-  return {.accumulation = precision.accumulation(),
-          .communication = precision.communication(),
-          .reduced = precision.reduced(stage.reductions_add_up(options.micro_steps)),
-          .scaled = precision.scales_alone()};
-}
 
 class Accountant {
  public:
@@ -143,24 +119,11 @@ class Accountant {
                save_snapshot_bytes(model_, options_.moments_per_parameter));
   }
 
-  // Stages that keep the local gradient reduce straight out of it, where it has the dtype that
-  // travels; the others fill buckets. What a communicator stages inside is its own: mpi's is of a
-  // fixed size for each rank, whatever the model's, and so are NCCL's buffers.
+  // What a communicator stages inside is its own: mpi's is of a fixed size for each rank, whatever
+  // the model's, and so are NCCL's buffers.
   void add_bucket_buffers() {
-    const DType dtype = options_.precision.communication();
-    const bool fills = stage_.gradients_accumulating == Placement::sharded ||
-                       options_.precision.accumulation() != dtype;
-    if (world_size_ == 1 || !fills) return;
-    std::vector<std::int64_t> numels;
-    for (const UnitLayout& unit : model_.units()) {
-      numels.push_back(unit.totals().trainable_padded_numel);
-    }
-    const ReductionPlan plan = plan_reductions(
-        numels, {.bucket_numel = options_.zero.reduce_bucket_numel,
-                 .dtype = dtype,
-                 .overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default()),
-                 .root_unit = model_.root_unit()});
-    add_buffer(BufferUse::buckets, Tier::device, plan.total_bytes);
+    if (world_size_ == 1 || !packs_buckets(options_)) return;
+    add_buffer(BufferUse::buckets, Tier::device, reduction_plan(model_, options_).total_bytes);
   }
 
   // Block by block of what the rank owns of each trainable group (layout/norm_blocks.h) whose G is
@@ -230,6 +193,36 @@ FootprintOptions footprint_options(const Config& config, std::int64_t micro_step
           .moments_per_parameter =
               moments_per_parameter(config.optimizer.value_or(OptimizerOptions{AdamOptions{}})),
           .micro_steps = micro_steps};
+}
+
+// G is fp32 where several micro-steps add up in it.
+GradientTypes gradient_types(const FootprintOptions& options) {
+  const PrecisionOptions& precision = options.precision;
+  const Stage& stage = stage_row(options.zero.stage);
+  return {.accumulation = precision.accumulation(),
+          .communication = precision.communication(),
+          .reduced = precision.reduced(stage.reductions_add_up(options.micro_steps)),
+          .scaled = precision.scales_alone()};
+}
+
+bool packs_buckets(const FootprintOptions& options) {
+  return stage_row(options.zero.stage).gradients_accumulating == Placement::sharded ||
+         options.precision.accumulation() != options.precision.communication();
+}
+
+bool overlaps_reductions(const FootprintOptions& options) {
+  return options.zero.overlap_comm.value_or(stage_row(options.zero.stage).overlaps_by_default());
+}
+
+ReductionPlan reduction_plan(const ModelLayout& model, const FootprintOptions& options) {
+  std::vector<std::int64_t> numels;
+  for (const UnitLayout& unit : model.units()) {
+    numels.push_back(unit.totals().trainable_padded_numel);
+  }
+  return plan_reductions(numels, {.bucket_numel = options.zero.reduce_bucket_numel,
+                                  .dtype = options.precision.communication(),
+                                  .overlap = overlaps_reductions(options),
+                                  .root_unit = model.root_unit()});
 }
 
 Footprint footprint(const ModelLayout& model, const FootprintOptions& options) {

@@ -13,6 +13,7 @@
 
 #include "zeroshard/config/config.h"
 #include "zeroshard/layout/category.h"
+#include "zeroshard/layout/reduction_plan.h"
 #include "zeroshard/layout/save_memory.h"
 #include "zeroshard/layout/tier_plan.h"
 #include "zeroshard/layout/unit_layout.h"
@@ -63,6 +64,15 @@ Footprint footprint(const ModelLayout& model, const FootprintOptions& options);
 
 // Which tier the states lie on in that footprint.
 TierPlan tier_plan(const ModelLayout& model, const FootprintOptions& options);
+
+GradientTypes gradient_types(const FootprintOptions& options);
+
+// How gradients are reduced together. Stages that keep the local gradient reduce straight out of
+// it, where it has the dtype that travels; the others pack buckets.
+ReductionPlan reduction_plan(const ModelLayout& model, const FootprintOptions& options);
+bool packs_buckets(const FootprintOptions& options);
+// Whether reductions run beside backward.
+bool overlaps_reductions(const FootprintOptions& options);
 
 // Whether every gradient stays as autograd has made it, until the update.
 bool holds_all_gradients(const FootprintOptions& options, int ranks);

@@ -18,7 +18,13 @@ constexpr double kShareOfMemory = 0.85;
 constexpr double kShareOfFp32 = 0.25;
 // A host of accelerators: two sockets of DDR5, shared by eight of them.
 constexpr double kHostBytes = 60 * kGiga;
-constexpr double kFarBytes = 40 * kGiga;  // 400 Gb/s for each rank
+constexpr double kFarBytes = 40 * kGiga;  // of a card of 400 Gb/s
+// What NCCL itself reckons with for a ring of large messages (its src/graph/tuning.cc).
+constexpr double kRingBegins = 8.4e-6;
+constexpr double kHopOfNvlink = 3.4e-6;
+constexpr double kHopOfPcie = 5.7e-6;
+constexpr double kHopOfNetwork = 14e-6;
+constexpr double kLeastNvlink = 100;  // GB/s: what is slower is a bus
 
 using Words = std::vector<std::string>;
 
@@ -130,7 +136,15 @@ Rates assumed_rates(const KnownDevice& device) {
           .near_bytes = {device.link_gb_per_s * kGiga},
           .far_bytes = {kFarBytes},
           .operator_seconds = {4e-6},
-          .collective_seconds = {20e-6}};
+          .collective_seconds = {kRingBegins},
+          .near_hop_seconds = {device.link_gb_per_s < kLeastNvlink ? kHopOfPcie : kHopOfNvlink},
+          .far_hop_seconds = {kHopOfNetwork}};
+}
+
+Rates assumed_latencies() {
+  return {.collective_seconds = {kRingBegins},
+          .near_hop_seconds = {kHopOfNvlink},
+          .far_hop_seconds = {kHopOfNetwork}};
 }
 
 Rates assumed_cpu_rates(int threads) {

@@ -29,9 +29,12 @@ struct Rates {
   Rate copy_down_bytes = {};    // from the device to the host
   Rate copy_up_bytes = {};
   Rate near_bytes = {};          // sent to ranks of the same host
-  Rate far_bytes = {};           // to ranks of other hosts
+  Rate far_bytes = {};           // to other hosts, through one network card
   Rate operator_seconds = {};    // until an operator has begun
   Rate collective_seconds = {};  // until a collective has begun
+  Rate near_hop_seconds = {};    // from a rank to the next of its host, however little
+  Rate far_hop_seconds = {};     // to the next host
+  int measured_hops = 0;         // so many are in a measured `collective_seconds`
 
   // Else only what travels between ranks can be timed.
   bool has_compute() const { return product_flops_16.value > 0 && device_bytes.value > 0; }
@@ -57,5 +60,7 @@ const KnownDevice& nearest_device(std::int64_t memory_bytes);
 // What to assume of a known device, or of a CPU with so many cores for each rank.
 Rates assumed_rates(const KnownDevice& device);
 Rates assumed_cpu_rates(int threads);
+// Of GPUs of which nothing is known: what messages between them wait for.
+Rates assumed_latencies();
 
 }  // namespace zeroshard

@@ -3,17 +3,12 @@
 #include <algorithm>
 
 #include "zeroshard/layout/placement.h"
-#include "zeroshard/layout/reduction_plan.h"
-#include "zeroshard/layout/traffic.h"
+#include "zeroshard/planner/collective_time.h"
+#include "zeroshard/planner/step_messages.h"
+#include "zeroshard/planner/step_walk.h"
 
 namespace zeroshard {
 namespace {
-
-// What a rank owns and updates, in elements, by where its states lie.
-struct Owned {
-  double device = 0;
-  double host = 0;
-};
 
 // Estimates one step from its parts.
 class StepClock {
@@ -23,41 +18,51 @@ class StepClock {
         options_(facts.options),
         stage_(stage_row(options_.zero.stage)),
         tiers_(tier_plan(facts.model, options_)),
-        ranks_(facts.model.units().empty() ? 1 : facts.model.units().front().world_size()),
+        topology_{
+            .ranks = facts.model.units().empty() ? 1 : facts.model.units().front().world_size(),
+            .ranks_per_node = facts.ranks_per_node,
+            .nics_per_node = facts.nics_per_node},
+        messages_(step_messages(facts.model, options_)),
         micro_steps_(static_cast<double>(options_.micro_steps)) {
     for (std::size_t i = 0; i < facts.model.units().size(); ++i) {
-      const LayoutTotals& totals = facts.model.units()[i].totals();
-      const bool sharded = stage_.optimizer_states == Placement::sharded;
-      const auto numel = static_cast<double>(sharded ? totals.trainable_shard_numel
-                                                     : totals.trainable_padded_numel);
-      (tiers_.optimizer(i) == Tier::host ? owned_.host : owned_.device) += numel;
+      if (tiers_.optimizer(i) == Tier::host) owned_on_host_ += owned_by(i);
     }
   }
 
   StepEstimate run() {
+    WalkedStep step = computed_step();
     StepEstimate time;
-    for (const UnitActivations& use : facts_.activations.uses) {
-      time.forward += seconds(use.forward_work);
-      time.backward += seconds(use.backward_work);
+    for (const WalkedUnit& unit : step.units) {
+      time.forward += unit.forward;
+      time.backward += unit.backward;
+      time.update += unit.update;
     }
-    time.backward += gradient_seconds();
-    time.update = update_seconds();
     time.network = network_seconds();
     time.host = host_seconds();
     const double down = down_bytes() / facts_.rates.copy_down_bytes.value;
     const double up = up_bytes() / facts_.rates.copy_up_bytes.value;
     time.copies = std::max(down, up);
-    time.step = together(time, down, up);
+    set_least(step, time.host, down, up);
+    const double alone = walk_seconds(step);
+    time.step = alone + time.network;
+    if (overlaps_reductions(options_)) {
+      add_messages(step);
+      time.step = walk_seconds(step);
+    }
+    time.exposed = time.step - alone;
     return time;
   }
 
   double network_seconds() const {
-    if (ranks_ == 1) return 0;
-    const bool far = ranks_ > facts_.ranks_per_node;
-    const double near = facts_.rates.near_bytes.value;
-    const double rate = far ? std::min(near, facts_.rates.far_bytes.value) : near;
-    const auto bytes = static_cast<double>(bytes_sent_per_step(facts_.model, options_));
-    return bytes / rate + collectives() * facts_.rates.collective_seconds.value;
+    double sum = agreement_seconds();
+    for (const UnitMessages& unit : messages_.units) {
+      sum += static_cast<double>(unit.parameter_gathers) * gather_seconds(unit.parameter_bytes);
+      sum += static_cast<double>(unit.gradient_gathers) * gather_seconds(unit.gradient_bytes);
+    }
+    for (const BucketMessages& bucket : messages_.buckets) {
+      sum += static_cast<double>(bucket.reduces) * reduce_seconds(bucket.bytes);
+    }
+    return sum;
   }
 
  private:
@@ -67,6 +72,28 @@ class StepClock {
   double reduced_width() const {
     return static_cast<double>(
         bytes_of(options_.precision.reduced(stage_.reductions_add_up(options_.micro_steps))));
+  }
+
+  // What a rank updates of a unit, in elements.
+  double owned_by(std::size_t unit) const {
+    const LayoutTotals& totals = facts_.model.units()[unit].totals();
+    const bool sharded = stage_.optimizer_states == Placement::sharded;
+    return static_cast<double>(sharded ? totals.trainable_shard_numel
+                                       : totals.trainable_padded_numel);
+  }
+
+  double gather_seconds(std::int64_t bytes) const {
+    return collective_seconds(topology_, facts_.rates, gather_route(accelerated()), bytes);
+  }
+  double reduce_seconds(std::int64_t bytes) const {
+    const Route route = reduce_route(accelerated(), options_.zero.deterministic);
+    return collective_seconds(topology_, facts_.rates, route, bytes);
+  }
+  // Of the norm: a few numbers.
+  double agreement_seconds() const {
+    return messages_.units.empty()
+               ? 0
+               : latency_seconds(topology_, facts_.rates, gather_route(accelerated()));
   }
 
   // A device begins operators while it works on others.
@@ -80,10 +107,11 @@ class StepClock {
   }
 
   // Gradients are read, and written or added where they are kept.
-  double gradient_seconds() const {
-    const bool held = ranks_ == 1 && options_.micro_steps == 1;
+  double gradient_seconds(std::size_t unit) const {
+    const bool held = topology_.ranks == 1 && options_.micro_steps == 1;
     if (held) return 0;
-    const auto numel = static_cast<double>(facts_.model.totals().trainable_numel);
+    const LayoutTotals& totals = facts_.model.units()[unit].totals();
+    const auto numel = static_cast<double>(totals.trainable_numel);
     return 3 * numel * width() / facts_.rates.device_bytes.value;
   }
 
@@ -94,64 +122,82 @@ class StepClock {
     return 2 * reduced_width() + states + (width() < 4 ? width() : 0);
   }
 
-  double update_seconds() const {
+  double update_seconds(std::size_t unit) const {
+    if (tiers_.optimizer(unit) == Tier::host) return 0;
     const Rate& rate = accelerated() ? facts_.rates.device_bytes : facts_.rates.host_update_bytes;
-    return owned_.device * update_bytes() / rate.value;
+    return owned_by(unit) * update_bytes() / rate.value;
   }
 
   double host_seconds() const {
-    return owned_.host * update_bytes() / facts_.rates.host_update_bytes.value;
-  }
-
-  double collectives() const {
-    std::vector<std::int64_t> numels;
-    for (const UnitLayout& unit : facts_.model.units()) {
-      numels.push_back(unit.totals().trainable_padded_numel);
-    }
-    const ReductionPlan plan =
-        plan_reductions(numels, {.bucket_numel = options_.zero.reduce_bucket_numel,
-                                 .dtype = options_.precision.communication(),
-                                 .root_unit = facts_.model.root_unit()});
-    const Traffic traffic = traffic_per_step(stage_, static_cast<int>(options_.micro_steps), {});
-    return static_cast<double>(traffic.reduces) * static_cast<double>(plan.buckets.size()) +
-           static_cast<double>(traffic.gathers()) *
-               static_cast<double>(facts_.model.units().size());
+    return owned_on_host_ * update_bytes() / facts_.rates.host_update_bytes.value;
   }
 
   // Gradients of what is updated on the host.
   double down_bytes() const {
     const bool each_micro_step = stage_.reductions_add_up(options_.micro_steps);
-    return owned_.host * (each_micro_step ? micro_steps_ * width() : reduced_width());
+    return owned_on_host_ * (each_micro_step ? micro_steps_ * width() : reduced_width());
   }
 
   // New values, and shards that lie on the host, for each forward and backward.
   double up_bytes() const {
-    if (tiers_.parameters != Tier::host) return owned_.host * width();
+    if (tiers_.parameters != Tier::host) return owned_on_host_ * width();
     const auto shards = static_cast<double>(facts_.model.totals().shard_bytes);
     return 2 * micro_steps_ * shards;
   }
 
+  // What the device does. Of several uses of a unit the work counts in its place in the model.
+  WalkedStep computed_step() const {
+    WalkedStep step{.units = std::vector<WalkedUnit>(facts_.model.units().size()),
+                    .root_unit = facts_.model.root_unit(),
+                    .micro_steps = options_.micro_steps};
+    for (const UnitActivations& use : facts_.activations.uses) {
+      step.units[use.unit].forward += seconds(use.forward_work);
+      step.units[use.unit].backward += seconds(use.backward_work);
+    }
+    for (std::size_t i = 0; i < step.units.size(); ++i) {
+      step.units[i].backward += gradient_seconds(i);
+      step.units[i].update = update_seconds(i);
+    }
+    return step;
+  }
+
   // While the device goes backward gradients go down; while it goes forward the host updates, and
-  // new values go up (docs/offload.md). Communication hides behind both where it is overlapped.
-  double together(const StepEstimate& time, double down, double up) const {
+  // new values go up (docs/offload.md).
+  void set_least(WalkedStep& step, double host, double down, double up) const {
     const bool params = tiers_.parameters == Tier::host;
     const double up_each = params ? up / (2 * micro_steps_) : 0;
-    const double forward = std::max(time.forward, up_each);
-    const double backward = std::max(time.backward, up_each);
-    const double up_at_last = params ? 0 : up;
-    const double compute = (micro_steps_ - 1) * (forward + backward) + std::max(backward, down) +
-                           std::max({forward, time.host, up_at_last}) + time.update;
-    const bool overlaps = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default());
-    return overlaps ? std::max(compute, time.network) : compute + time.network;
+    step.least_forward = step.least_backward = up_each;
+    step.least_first_forward = std::max(host, params ? 0 : up);
+    step.least_last_backward = down;
+  }
+
+  void add_messages(WalkedStep& step) const {
+    for (std::size_t i = 0; i < messages_.units.size(); ++i) {
+      const UnitMessages& unit = messages_.units[i];
+      step.units[i].released = unit.released;
+      if (unit.parameter_gathers > 0) step.units[i].gather = gather_seconds(unit.parameter_bytes);
+      if (unit.gradient_gathers > 0) {
+        step.units[i].gradient_gather = gather_seconds(unit.gradient_bytes);
+      }
+    }
+    for (const BucketMessages& bucket : messages_.buckets) {
+      step.buckets.push_back({bucket.units, bucket.reduces > 0 ? reduce_seconds(bucket.bytes) : 0});
+      step.reduces_each = step.reduces_each || bucket.reduces > 1;
+    }
+    step.bucket_slots = messages_.bucket_slots;
+    step.forward = messages_.forward;
+    step.backward = messages_.backward;
+    step.agreement = agreement_seconds();
   }
 
   const StepFacts& facts_;
   const FootprintOptions& options_;
   const Stage& stage_;
   const TierPlan tiers_;
-  const int ranks_;
+  const Topology topology_;
+  const StepMessages messages_;
   const double micro_steps_;
-  Owned owned_;
+  double owned_on_host_ = 0;
 };
 
 }  // namespace

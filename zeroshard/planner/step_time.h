@@ -21,7 +21,8 @@ struct StepEstimate {
   double forward = 0;   // of one micro-step
   double backward = 0;  // of one micro-step
   double update = 0;    // on the device
-  double network = 0;   // all collectives of the step
+  double network = 0;   // all collectives of the step, one after the other
+  double exposed = 0;   // what of that is waited for
   double copies = 0;    // between device and host, the longer way
   double host = 0;      // updates on the host
   double step = 0;
@@ -39,8 +40,11 @@ struct StepFacts {
   const ModelActivations& activations;
   const Rates& rates;
   int ranks_per_node = 1;
+  int nics_per_node = 0;  // 0: one for each rank
 };
 
+// The time by docs/scaling.md. Where nothing is overlapped what computes and what is sent add up;
+// else the step is walked through (step_walk.h).
 StepEstimate step_time(const StepFacts& facts);
 
 // Of all collectives of a step: known where computation is not.

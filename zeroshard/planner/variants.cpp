@@ -4,6 +4,7 @@
 
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/planner/largest.h"
+#include "zeroshard/planner/step_messages.h"
 
 namespace zeroshard {
 namespace {
@@ -71,15 +72,20 @@ PlannedVariant VariantPlanner::answer(const Variant& variant, const Question& qu
   if (!question.with_time) return planned;
   planned.units_on_device = tier_plan(layout, planned.options).first_host_unit;
   planned.sent_bytes = bytes_sent_per_step(layout, planned.options);
+  const StepMessages messages = step_messages(layout, planned.options);
+  planned.collectives = messages.collectives();
+  planned.gathers_late = messages.forward.visits.size() > 1 && !messages.forward.goes_ahead() &&
+                         planned.options.zero.prefetch_numel > 0;
   if (!subject_.rates || !subject_.rates->has_network()) return planned;
   static const ModelActivations kUnknown;
   const StepFacts facts{.model = layout,
                         .options = planned.options,
                         .activations = activations ? *activations : kUnknown,
                         .rates = *subject_.rates,
-                        .ranks_per_node = subject_.ranks_per_node};
-  planned.network_seconds = network_seconds(facts);
+                        .ranks_per_node = subject_.ranks_per_node,
+                        .nics_per_node = subject_.nics_per_node};
   if (activations && subject_.rates->has_compute()) planned.time = step_time(facts);
+  planned.network_seconds = planned.time ? planned.time->network : network_seconds(facts);
   return planned;
 }
 

@@ -58,7 +58,10 @@ struct PlannedVariant {
   Variant variant;
   FootprintOptions options;
   MemoryPlan memory;
-  std::int64_t sent_bytes = 0;  // per rank and step
+  std::int64_t sent_bytes = 0;   // per rank and step
+  std::int64_t collectives = 0;  // in a step
+  // Units are gathered for each use, and none ahead, though the configuration asks for it.
+  bool gathers_late = false;
   std::optional<StepEstimate> time = {};
   std::optional<double> network_seconds = {};  // known where the whole time is not
   std::size_t units_on_device = 0;             // that keep their optimizer states there
@@ -81,6 +84,7 @@ struct PlanSubject {
   const PlannedModel* model = nullptr;
   int ranks = 1;
   int ranks_per_node = 1;
+  int nics_per_node = 0;  // 0: one for each rank
   std::int64_t micro_batch = 1;
   std::int64_t micro_steps = 1;
   std::int64_t sequence = 0;  // 0: the model's

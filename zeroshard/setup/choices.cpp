@@ -5,22 +5,9 @@
 #include <fmt/format.h>
 
 #include "zeroshard/layout/placement.h"
+#include "zeroshard/planner/chosen_sizes.h"
 
 namespace zeroshard {
-namespace {
-
-// A bucket is a part of the model, so that some gradients travel, and their memory is free again,
-// while others are made. Below the least one the time goes into messages and not into bytes; above
-// the most one nothing gets faster.
-constexpr std::int64_t kParts = 8;
-constexpr std::int64_t kLeastNumel = 1'000'000;
-constexpr std::int64_t kMostNumel = 50'000'000;
-
-std::int64_t part_of(std::int64_t parameters) {
-  return std::clamp(parameters / kParts, kLeastNumel, kMostNumel);
-}
-
-}  // namespace
 
 std::optional<std::string> choose_precision(PrecisionOptions& precision,
                                             const config::Provenance& provenance,
@@ -39,7 +26,8 @@ OpenChoices open_choices(const config::Provenance& provenance) {
   };
   return {.overlap = open("overlap_comm"),
           .bucket = open("reduce_bucket_size"),
-          .prefetch = open("stage3_prefetch_bucket_size")};
+          .prefetch = open("stage3_prefetch_bucket_size"),
+          .live = open("stage3_max_live_parameters")};
 }
 
 RankThreads rank_threads(int usable_cpus, int ranks, std::optional<std::int64_t> given) {
@@ -49,7 +37,7 @@ RankThreads rank_threads(int usable_cpus, int ranks, std::optional<std::int64_t>
 }
 
 std::vector<std::string> choose_communication(ZeroOptions& zero, const OpenChoices& open,
-                                              const CommunicationFacts& facts) {
+                                              const CommunicationFacts& facts, DType travels) {
   std::vector<std::string> chosen;
   if (facts.one_rank) return chosen;
   if (open.overlap) {
@@ -58,13 +46,24 @@ std::vector<std::string> choose_communication(ZeroOptions& zero, const OpenChoic
                          ? "no overlap_comm: on"
                          : "no overlap_comm: off, no CPU core is idle");
   }
+  const SizeFacts sizes{
+      .parameters = facts.parameters,
+      .topology = facts.topology,
+      .accelerator = facts.on_accelerator,
+      .overlaps = zero.overlap_comm.value_or(stage_row(zero.stage).overlaps_by_default()),
+      .travels = travels};
   if (open.bucket) {
-    zero.reduce_bucket_numel = part_of(facts.parameters);
+    zero.reduce_bucket_numel = chosen_bucket_numel(sizes);
     chosen.push_back(fmt::format("no reduce_bucket_size: {}", zero.reduce_bucket_numel));
   }
   if (open.prefetch && stage_row(zero.stage).parameters == Placement::sharded) {
-    zero.prefetch_numel = zero.overlap_comm.value_or(true) ? part_of(facts.parameters) : 0;
+    zero.prefetch_numel = chosen_prefetch_numel(sizes, zero.reduce_bucket_numel);
     chosen.push_back(fmt::format("no stage3_prefetch_bucket_size: {}", zero.prefetch_numel));
+  }
+  const auto live = chosen_live_numel(sizes);
+  if (open.live && live && stage_row(zero.stage).parameters == Placement::sharded) {
+    zero.max_live_numel = *live;
+    chosen.push_back(fmt::format("no stage3_max_live_parameters: {}", zero.max_live_numel));
   }
   return chosen;
 }

@@ -13,6 +13,7 @@
 #include "zeroshard/config/config.h"
 #include "zeroshard/config/provenance.h"
 #include "zeroshard/engine/options.h"
+#include "zeroshard/planner/collective_time.h"
 
 namespace zeroshard {
 
@@ -35,19 +36,25 @@ struct OpenChoices {
   bool overlap = true;
   bool bucket = true;
   bool prefetch = true;
+  bool live = true;  // how much may be gathered at a time
 };
 
 OpenChoices open_choices(const config::Provenance& provenance);
 
 struct CommunicationFacts {
   std::int64_t parameters = 0;
+  // The same on all ranks, as every other fact here: they must come to the same sizes.
+  Topology topology = {};
+  bool on_accelerator = false;
   // On an accelerator, or on CPU cores that no rank computes on.
   bool communicates_beside_compute = false;
   bool one_rank = false;  // nothing travels, so there is nothing to choose
 };
 
-// Says what it chose.
+// Says what it chose. The sizes are those of planner/chosen_sizes.h, for gradients that travel as
+// `travels`.
 std::vector<std::string> choose_communication(ZeroOptions& zero, const OpenChoices& open,
-                                              const CommunicationFacts& facts);
+                                              const CommunicationFacts& facts,
+                                              DType travels = DType::fp32);
 
 }  // namespace zeroshard

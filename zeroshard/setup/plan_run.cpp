@@ -25,14 +25,20 @@ bool shards_parameters(int stage) { return stage_row(stage).parameters == Placem
 
 }  // namespace
 
+// The sizes that are chosen must be the run's, which does not know of cards that are shared.
+CommunicationFacts communication_facts(const PlanFacts& facts, std::int64_t parameters) {
+  return {.parameters = parameters,
+          .topology = {.ranks = facts.ranks, .ranks_per_node = facts.ranks_per_node},
+          .on_accelerator = facts.on_accelerator,
+          .communicates_beside_compute = facts.on_accelerator || facts.has_idle_cores,
+          .one_rank = facts.ranks == 1};
+}
+
 PlanSubject plan_subject(const config::ReadResult& read, const PlannedModel& model,
                          const PlanFacts& facts) {
   const auto options_of = [&read, facts](const Variant& variant, std::int64_t parameters) {
     SettledConfig settled =
-        settle_config(read, {.communication = {.parameters = parameters,
-                                               .communicates_beside_compute =
-                                                   facts.on_accelerator || facts.has_idle_cores,
-                                               .one_rank = facts.ranks == 1},
+        settle_config(read, {.communication = communication_facts(facts, parameters),
                              .on_accelerator = facts.on_accelerator,
                              .stage = variant.stage});
     OffloadOptions& offload = settled.config.offload;
@@ -46,6 +52,7 @@ PlanSubject plan_subject(const config::ReadResult& read, const PlannedModel& mod
   return {.model = &model,
           .ranks = facts.ranks,
           .ranks_per_node = facts.ranks_per_node,
+          .nics_per_node = facts.nics_per_node,
           .micro_batch = facts.micro_batch,
           .micro_steps = facts.micro_steps,
           .sequence = facts.sequence,

@@ -10,12 +10,14 @@
 #include "zeroshard/planner/decision.h"
 #include "zeroshard/planner/overheads.h"
 #include "zeroshard/planner/variants.h"
+#include "zeroshard/setup/choices.h"
 
 namespace zeroshard {
 
 struct PlanFacts {
   int ranks = 1;
   int ranks_per_node = 1;
+  int nics_per_node = 0;  // 0: one for each rank
   bool on_accelerator = false;
   bool has_idle_cores = false;  // one for each rank of a host, beside those it computes on
   std::int64_t micro_batch = 1;
@@ -23,6 +25,9 @@ struct PlanFacts {
   std::int64_t sequence = 0;  // 0: the model's
   std::optional<Rates> rates = {};
 };
+
+// What choices about communication go by, for a model of so many parameters.
+CommunicationFacts communication_facts(const PlanFacts& facts, std::int64_t parameters);
 
 // `read` and `model` must outlive what is made of it.
 PlanSubject plan_subject(const config::ReadResult& read, const PlannedModel& model,

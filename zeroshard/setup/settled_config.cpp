@@ -11,7 +11,8 @@ SettledConfig settle_config(const config::ReadResult& read, const Surroundings& 
         choose_precision(config.precision, read.provenance, *surroundings.on_accelerator);
   }
   settled.chosen_communication =
-      choose_communication(config.zero, open_choices(read.provenance), surroundings.communication);
+      choose_communication(config.zero, open_choices(read.provenance), surroundings.communication,
+                           config.precision.communication());
   return settled;
 }
 

@@ -35,6 +35,8 @@
 #include "zeroshard/models/layers.h"
 #include "zeroshard/monitor/json_lines.h"
 #include "zeroshard/optim/update.h"
+#include "zeroshard/planner/calibration.h"
+#include "zeroshard/planner/collective_time.h"
 #include "zeroshard/setup/choose_device.h"
 #include "zeroshard/setup/rank_memory.h"
 #include "zeroshard/tier/host_mapping.h"
@@ -275,8 +277,13 @@ MachineMeasurement measure_machine(Device device, Communicator& comm) {
   rates.copy_up_bytes = measure_copies(device, false, timer);
   if (comm.world_size() == 1) return measured;
   const Network network = measure_network(device, comm, timer);
-  const bool far = memory.ranks_on_host < comm.world_size();
-  (far ? rates.far_bytes : rates.near_bytes) = network.bytes;
+  const Topology topology{.ranks = comm.world_size(), .ranks_per_node = memory.ranks_on_host};
+  if (topology.nodes() == 1) {
+    rates.near_bytes = network.bytes;
+  } else {
+    rates.far_bytes = {
+        nic_bytes_per_second(topology, gather_route(accelerator), network.bytes.value), true};
+  }
   rates.collective_seconds = network.seconds;
   return measured;
 }

@@ -11,6 +11,7 @@
 #include "zeroshard/config/read.h"
 #include "zeroshard/models/shapes.h"
 #include "zeroshard/models/spec.h"
+#include "zeroshard/setup/plan_run.h"
 #include "zeroshard/setup/settled_config.h"
 #include "zeroshard/trainer/command_line_values.h"
 #include "zeroshard/trainer/inputs.h"
@@ -109,10 +110,11 @@ void choose_schedule_length(RunSettings& run) {
 
 SettledConfig settled_for(const config::ReadResult& read, const ModelOptions& model,
                           const RunFacts& facts) {
-  return settle_config(read, {.communication = {.parameters = parameter_count(model),
-                                                .communicates_beside_compute =
-                                                    facts.has_accelerator || facts.has_idle_cores,
-                                                .one_rank = facts.world_size == 1},
+  const PlanFacts machine{.ranks = facts.world_size,
+                          .ranks_per_node = facts.ranks_on_host,
+                          .on_accelerator = facts.has_accelerator,
+                          .has_idle_cores = facts.has_idle_cores};
+  return settle_config(read, {.communication = communication_facts(machine, parameter_count(model)),
                               .on_accelerator = facts.has_accelerator});
 }
 
