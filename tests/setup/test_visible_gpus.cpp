@@ -126,8 +126,17 @@ TEST(GpuOfRank, EachItsOwnAndSharedWhereRanksAreMore) {
     EXPECT_EQ(gpu_of_rank(gpus, gpus), 0);
   }
   EXPECT_EQ(gpu_of_rank(5, 4), 1);
-  EXPECT_EQ(gpu_of_rank(5, 1), 0) << "srun --gpus-per-task=1: each sees its own as the first";
   EXPECT_EQ(gpu_of_rank(3, 0), 0);
+}
+
+// As srun --gpus-per-task=1 has it: the first GPU of each rank is another one.
+TEST(GpuOfRank, ItsOwnWhereEachRankSeesOne) {
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto visible = visible_gpus(four_gpus(), std::to_string(rank));
+    ASSERT_EQ(visible.size(), 1U);
+    EXPECT_EQ(gpu_of_rank(rank, static_cast<int>(visible.size())), 0);
+    EXPECT_EQ(visible.front().uuid, kUuids[rank]);
+  }
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace zeroshard {
 namespace {
 
 // In the order of the enum, so that the index is the value.
-constexpr std::array<EnvVarInfo, 24> kEnvVars{{
+constexpr std::array<EnvVarInfo, 26> kEnvVars{{
     {EnvVar::kLog, "ZEROSHARD_LOG", "log level, and which ranks log: info, debug:all, warning:3"},
     {EnvVar::kControlPort, "ZEROSHARD_CONTROL_PORT", "port of rank 0's control channel"},
     {EnvVar::kRank, "RANK", "rank of this process, set by torchrun"},
@@ -37,6 +37,8 @@ constexpr std::array<EnvVarInfo, 24> kEnvVars{{
     {EnvVar::kHome, "HOME", "whose .cache that is, if neither is set"},
     {EnvVar::kNccl, "ZEROSHARD_NCCL", "1: ranks with a GPU each talk through NCCL"},
     {EnvVar::kNcclMultiRank, "NCCL_MULTI_RANK_GPU_ENABLE", "1: NCCL lets ranks share a GPU"},
+    {EnvVar::kVisibleGpus, "CUDA_VISIBLE_DEVICES", "the GPUs that CUDA shows; empty: none"},
+    {EnvVar::kBind, "ZEROSHARD_BIND", "0: threads of a rank do not stay near its GPU"},
 }};
 
 }  // namespace
@@ -44,9 +46,13 @@ constexpr std::array<EnvVarInfo, 24> kEnvVars{{
 std::span<const EnvVarInfo> all_env_vars() { return kEnvVars; }
 
 std::optional<std::string> env_text(EnvVar var) {
+  const auto text = env_exact(var);
+  return text && !text->empty() ? text : std::nullopt;
+}
+
+std::optional<std::string> env_exact(EnvVar var) {
   const char* text = std::getenv(kEnvVars[static_cast<std::size_t>(var)].name);
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  return std::string(text);
+  return text == nullptr ? std::nullopt : std::optional<std::string>(text);
 }
 
 std::vector<std::string> env_names_with_prefixes(const std::vector<std::string>& prefixes) {

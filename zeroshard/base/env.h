@@ -35,6 +35,8 @@ enum class EnvVar {
   kHome,              // HOME
   kNccl,              // ZEROSHARD_NCCL
   kNcclMultiRank,     // NCCL_MULTI_RANK_GPU_ENABLE
+  kVisibleGpus,       // CUDA_VISIBLE_DEVICES
+  kBind,              // ZEROSHARD_BIND
 };
 
 struct EnvVarInfo {
@@ -47,6 +49,9 @@ std::span<const EnvVarInfo> all_env_vars();
 
 // The variable's text, or nothing where it is unset or empty.
 std::optional<std::string> env_text(EnvVar var);
+
+// The same where an empty text has a meaning of its own.
+std::optional<std::string> env_exact(EnvVar var);
 
 // Names of all variables of this process that begin with one of these.
 std::vector<std::string> env_names_with_prefixes(const std::vector<std::string>& prefixes);

@@ -14,6 +14,7 @@ struct CudaDriver {
   Result (*get_error_string)(Result, const char**) = nullptr;
   Result (*device_get)(int* device, int ordinal) = nullptr;
   Result (*device_get_uuid)(char* sixteen_bytes, int device) = nullptr;
+  Result (*device_get_pci_bus_id)(char* text, int bytes, int device) = nullptr;
   Result (*device_get_attribute)(int* value, int attribute, int device) = nullptr;
   Result (*device_primary_ctx_retain)(void** context, int device) = nullptr;
   Result (*ctx_get_current)(void** context) = nullptr;
@@ -43,6 +44,10 @@ void* primary_context(int index);
 // The driver's identifier of device `index`, in hexadecimal; of a part of a GPU that is split, its
 // own. Throws StateError.
 std::string device_uuid(int index);
+
+// Where device `index` is on the bus, as the driver writes it; of a part of a GPU, where that is.
+// Empty where the driver does not say.
+std::string device_bus(int index);
 
 // While it lives, the context is this thread's current one.
 class CudaContextScope {
