@@ -32,18 +32,18 @@ BuildVersions build_versions() {
           .cuda_toolkit = kCuda};
 }
 
-// As many ranks as train would have on this machine: one for each GPU, else two where there are
-// CPUs for them.
-int usual_ranks(const EnvArguments& arguments) {
-  const auto gpus = arguments.device == "cpu" ? std::vector<std::string>{} : gpus_here();
-  if (!gpus.empty()) return static_cast<int>(gpus.size());
+// As many as train would have on this machine, but where there is no GPU two, if there are CPUs for
+// them, so that collectives are measured.
+int ranks_to_measure(const std::string& device) {
+  const int gpus = static_cast<int>(gpus_for(device).size());
+  if (gpus > 0) return ranks_for_gpus(device, gpus);
   return usable_cpus() > 1 ? 2 : 1;
 }
 
 int measure_env(EnvArguments arguments) {
   const Launch launch = launch_of("env", arguments.ranks);
   if (!arguments.ranks.ranks && launch.world_size == 1) {
-    arguments.ranks.ranks = usual_ranks(arguments);
+    arguments.ranks.ranks = ranks_to_measure(arguments.device);
   }
   std::vector<std::string> words;
   if (!arguments.device.empty()) words.push_back("--device=" + arguments.device);

@@ -6,6 +6,7 @@
 
 #include "cli/app.h"
 #include "cli/start_ranks.h"
+#include "cli/this_machine.h"
 #include "cli/train_arguments.h"
 #include "cli/train_checks.h"
 #include "cli/usage.h"
@@ -71,8 +72,29 @@ int train_with_restarts(const TrainArguments& arguments, const Launch& launch) {
   }
 }
 
-int train(const TrainArguments& arguments, const std::string& log_level) {
+// Who has called mpirun for one rank wants one. A step of srun with one task is also what a shell
+// on a machine of SLURM's is.
+bool nobody_says_ranks(const RankArguments& ranks, const Launch& launch) {
+  const bool starts_them = launch.launcher == Launcher::none || launch.launcher == Launcher::srun;
+  return !ranks.ranks && ranks.hostfile.empty() && starts_them && launch.world_size == 1;
+}
+
+// They are for GPUs, so a rank that finds none says so and does not go on with its CPU.
+void choose_ranks(TrainArguments& arguments, const Launch& launch) {
+  if (!nobody_says_ranks(arguments.ranks, launch)) return;
+  const int ranks = usual_ranks(arguments.options.device);
+  if (ranks == 1) return;
+  arguments.ranks.ranks = ranks;
+  arguments.options.device = "cuda";
+  log_info(
+      "{} ranks, one for each GPU; --ranks N starts another number, CUDA_VISIBLE_DEVICES=0,1 "
+      "leaves GPUs to others",
+      ranks);
+}
+
+int train(TrainArguments arguments, const std::string& log_level) {
   const Launch launch = launch_of("train", arguments.ranks);
+  choose_ranks(arguments, launch);
   const int ranks = rank_count(arguments.ranks, launch);
   if (arguments.restarts > 0) refuse_restarts(launch);
   // Of the ranks that a launcher has started, one speaks for all.

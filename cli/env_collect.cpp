@@ -203,7 +203,9 @@ std::vector<Variable> read_variables() {
   std::vector<Variable> variables;
   std::set<std::string> known{"PATH", "HOME", "XDG_CACHE_HOME"};  // everybody has these
   for (const EnvVarInfo& info : all_env_vars()) {
-    const auto value = known.insert(info.name).second ? env_text(info.var) : std::nullopt;
+    const bool may_be_empty = info.var == EnvVar::kVisibleGpus;
+    const auto value = may_be_empty ? env_exact(info.var) : env_text(info.var);
+    if (!known.insert(info.name).second) continue;
     if (value) variables.push_back({info.name, *value});
   }
   std::vector<std::string> others = env_names_with_prefixes(

@@ -124,10 +124,14 @@ class InputReader {
     BatchOptions sizes = inputs_.read.config.batch;
     if (arguments_.micro_batch) sizes.micro_per_rank = arguments_.micro_batch;
     const auto from_batch = ranks_of(sizes);
-    facts.ranks = arguments_.world_size.value_or(from_batch.value_or(1));
+    const bool here = facts.on_accelerator && arguments_.device_memory.empty();
+    const int usual = here ? ranks_for_gpus("cuda", static_cast<int>(gpus_.size())) : 1;
+    facts.ranks = arguments_.world_size.value_or(from_batch.value_or(usual));
     if (!arguments_.world_size) {
       assume(fmt::format("no --world-size: {} rank{}{}", facts.ranks, facts.ranks == 1 ? "" : "s",
-                         from_batch ? ", from the batch sizes" : ""));
+                         from_batch  ? ", from the batch sizes"
+                         : usual > 1 ? ", one for each GPU here"
+                                     : ""));
     }
     const config::BatchSizes batch = solved(sizes);
     facts.micro_steps = batch.accumulation;
@@ -236,7 +240,7 @@ class InputReader {
     const bool here = asked.empty() && !gpus_.empty();
     if (is_size(asked)) {
       take_size(memory_with_unit(asked, "--device-memory"));
-    } else if (const auto known = find_device(here ? gpus_.front() : asked)) {
+    } else if (const auto known = find_device(here ? gpus_.front().name : asked)) {
       inputs_.device_name = known->name;
       inputs_.limits.device = known->memory_bytes;
       inputs_.facts.rates = assumed_rates(*known);
@@ -262,7 +266,7 @@ class InputReader {
 
   // What the GPU itself says of its memory goes before what its name says.
   void take_driver(const std::optional<MachineMeasurement>& measured) {
-    auto total = gpu_memory_here();
+    auto total = gpus_.front().memory_bytes;
     if (measured && measured->device_memory_bytes > 0) total = measured->device_memory_bytes;
     if (total && inputs_.facts.rates) inputs_.limits.device = total;
     if (total && !inputs_.facts.rates) take_size(*total);
@@ -345,7 +349,7 @@ class InputReader {
 
   const PlanArguments& arguments_;
   PlanInputs inputs_;
-  std::vector<std::string> gpus_;
+  std::vector<LocalGpu> gpus_;
   std::optional<std::int64_t> bandwidth_;
   bool says_micro_batch_ = false;
   int threads_ = 1;

@@ -79,7 +79,8 @@ std::vector<std::string> launch_command(const RankArguments& arguments, const La
 
 void add_rank_options(CLI::App& verb, RankArguments& arguments) {
   verb.add_option("--ranks", arguments.ranks,
-                  "How many ranks to start (default 1). Under mpirun or srun: not needed")
+                  "How many ranks to start (default: one for each GPU). Under mpirun or srun: not "
+                  "needed")
       ->type_name("N")
       ->check(CLI::Range(1, 65536));
   verb.add_option("--hostfile", arguments.hostfile,

@@ -21,9 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Nor with GPUs, which would each get a rank.
 constexpr const char* kWithoutLauncher =
     "-u OMPI_COMM_WORLD_SIZE -u SLURM_STEP_NUM_TASKS -u WORLD_SIZE -u TORCHELASTIC_RUN_ID "
-    "-u ZEROSHARD_LOG ";
+    "-u ZEROSHARD_LOG CUDA_VISIBLE_DEVICES= ";
 
 // A folder with `bin/zeroshard` and a training program that says only how it was called.
 class TrainVerb : public testing::Test {

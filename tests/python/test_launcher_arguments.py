@@ -78,7 +78,9 @@ def test_what_ranks_log(script, monkeypatch, words, level):
 def test_gpus_are_counted_without_a_driver(tmp_path):
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
-    assert cli.local_devices({}, tmp_path) == 2 and cli.local_devices({"CUDA_VISIBLE_DEVICES": "3"}, tmp_path) == 1
+    assert cli.local_devices({}, tmp_path) == 2
+    for visible, count in {"3": 1, "1,0, 5": 3, "0,-1,1": 1, "0,,1": 1, "-1": 1, "": 1, "GPU-8932,GPU-01": 2}.items():
+        assert cli.local_devices({"CUDA_VISIBLE_DEVICES": visible}, tmp_path) == count, visible
 
 
 def test_a_hostfile_of_this_host_alone(script, monkeypatch):

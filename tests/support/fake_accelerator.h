@@ -12,6 +12,8 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "zeroshard/device/backend.h"
 #include "zeroshard/device/stream.h"
@@ -56,6 +58,8 @@ class FakeAccelerator final : public DeviceBackend {
   // Each rank's threads have a device of their own, unless they are told to share one.
   std::string identity(int) override;
   void share_among_ranks(bool shared) { shared_ = shared; }
+  std::string bus(int) override { return bus_; }
+  void put_on_bus(std::string place) { bus_ = std::move(place); }  // before ranks ask
   std::optional<DeviceMemory> device_memory(int) override {
     return DeviceMemory{.total = kCapacity, .free = kCapacity - use_.use().now};
   }
@@ -84,6 +88,7 @@ class FakeAccelerator final : public DeviceBackend {
   std::atomic<std::int64_t> unpinned_copies_ = 0, trims_ = 0;
   std::atomic<std::int64_t> recorded_ = 0;
   std::atomic<bool> shared_ = false;
+  std::string bus_;
   std::shared_ptr<StreamQueue> default_queue_;
 };
 

@@ -1,18 +1,14 @@
 #include "zeroshard/base/cpu_limit.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
 #include <string_view>
-#include <thread>
-#include <vector>
-
-#include <sched.h>
 
 #include "zeroshard/base/cgroup.h"
+#include "zeroshard/base/cpu_set.h"
 #include "zeroshard/base/leading_number.h"
 
 namespace zeroshard {
@@ -82,18 +78,7 @@ std::int64_t last_level_cache_bytes(const fs::path& cpus) {
   return sum > 0 ? sum : kUnknown;
 }
 
-int affinity_cpus() {
-  constexpr int kMostCpus = 1 << 20;
-  // The kernel refuses a mask smaller than its own, and does not say how large that is.
-  for (int size = CPU_SETSIZE; size <= kMostCpus; size *= 2) {
-    std::vector<cpu_set_t> mask(static_cast<std::size_t>(size / CPU_SETSIZE));
-    const std::size_t bytes = mask.size() * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, mask.data()) == 0)
-      return std::max(1, CPU_COUNT_S(bytes, mask.data()));
-    if (errno != EINVAL) break;
-  }
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
+int affinity_cpus() { return static_cast<int>(affinity().size()); }
 
 std::optional<int> cgroup_cpus(const fs::path& root, std::string_view cgroup_text) {
   std::optional<int> least;
@@ -103,10 +88,11 @@ std::optional<int> cgroup_cpus(const fs::path& root, std::string_view cgroup_tex
   return least;
 }
 
+std::optional<int> cpu_quota() { return cgroup_cpus("/", text_of_file("/proc/self/cgroup")); }
+
 int usable_cpus() {
   const int cpus = affinity_cpus();
-  const auto quota = cgroup_cpus("/", text_of_file("/proc/self/cgroup"));
-  return std::max(1, std::min(cpus, quota.value_or(cpus)));
+  return std::max(1, std::min(cpus, cpu_quota().value_or(cpus)));
 }
 
 }  // namespace zeroshard

@@ -19,6 +19,9 @@ std::int64_t last_level_cache_bytes(const std::filesystem::path& cpus = "/sys/de
 // CPUs in the calling thread's affinity mask, at least 1.
 int affinity_cpus();
 
+// The quota of this process, as cgroup_cpus() finds it.
+std::optional<int> cpu_quota();
+
 // The smallest CPU quota that the process's cgroup or one of its ancestors sets, rounded up, or
 // nothing where none does. `root` is where /sys/fs/cgroup is looked for and `cgroup_text` is what
 // /proc/self/cgroup says, so that tests can bring their own. Knows cgroup v2 (cpu.max) and v1

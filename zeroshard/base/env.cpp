@@ -12,7 +12,7 @@ namespace zeroshard {
 namespace {
 
 // In the order of the enum, so that the index is the value.
-constexpr std::array<EnvVarInfo, 26> kEnvVars{{
+constexpr std::array<EnvVarInfo, 28> kEnvVars{{
     {EnvVar::kLog, "ZEROSHARD_LOG", "log level, and which ranks log: info, debug:all, warning:3"},
     {EnvVar::kControlPort, "ZEROSHARD_CONTROL_PORT", "port of rank 0's control channel"},
     {EnvVar::kRank, "RANK", "rank of this process, set by torchrun"},
@@ -39,6 +39,8 @@ constexpr std::array<EnvVarInfo, 26> kEnvVars{{
     {EnvVar::kNcclMultiRank, "NCCL_MULTI_RANK_GPU_ENABLE", "1: NCCL lets ranks share a GPU"},
     {EnvVar::kTorchAllocator, "PYTORCH_ALLOC_CONF", "settings of torch's allocator"},
     {EnvVar::kTorchCudaAlloc, "PYTORCH_CUDA_ALLOC_CONF", "settings of torch's allocator on GPUs"},
+    {EnvVar::kVisibleGpus, "CUDA_VISIBLE_DEVICES", "the GPUs that CUDA shows; empty: none"},
+    {EnvVar::kBind, "ZEROSHARD_BIND", "0: threads of a rank do not stay near its GPU"},
 }};
 
 const char* name_of(EnvVar var) { return kEnvVars[static_cast<std::size_t>(var)].name; }
@@ -48,12 +50,14 @@ const char* name_of(EnvVar var) { return kEnvVars[static_cast<std::size_t>(var)]
 std::span<const EnvVarInfo> all_env_vars() { return kEnvVars; }
 
 std::optional<std::string> env_text(EnvVar var) {
-  const char* text = std::getenv(name_of(var));
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  return std::string(text);
+  const auto text = env_exact(var);
+  return text && !text->empty() ? text : std::nullopt;
 }
 
-bool env_is_set(EnvVar var) { return std::getenv(name_of(var)) != nullptr; }
+std::optional<std::string> env_exact(EnvVar var) {
+  const char* text = std::getenv(name_of(var));
+  return text == nullptr ? std::nullopt : std::optional<std::string>(text);
+}
 
 void set_env(EnvVar var, const std::string& text) {
   setenv(name_of(var), text.c_str(), /*replace=*/1);

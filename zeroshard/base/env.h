@@ -37,6 +37,8 @@ enum class EnvVar {
   kNcclMultiRank,     // NCCL_MULTI_RANK_GPU_ENABLE
   kTorchAllocator,    // PYTORCH_ALLOC_CONF
   kTorchCudaAlloc,    // PYTORCH_CUDA_ALLOC_CONF
+  kVisibleGpus,       // CUDA_VISIBLE_DEVICES
+  kBind,              // ZEROSHARD_BIND
 };
 
 struct EnvVarInfo {
@@ -50,8 +52,8 @@ std::span<const EnvVarInfo> all_env_vars();
 // The variable's text, or nothing where it is unset or empty.
 std::optional<std::string> env_text(EnvVar var);
 
-// Whether it is set, if only to nothing: other libraries tell that from unset.
-bool env_is_set(EnvVar var);
+// The same where an empty text has a meaning of its own.
+std::optional<std::string> env_exact(EnvVar var);
 // For libraries of this process that read it later. Before other threads read variables.
 void set_env(EnvVar var, const std::string& text);
 

@@ -57,9 +57,10 @@ void limit_allocator(std::int64_t bytes, std::int64_t device_total) {
   const auto fraction = limiting_fraction(bytes, device_total);
   if (!fraction) return;
   // Torch's parts do not agree which name comes first where both are set.
-  const bool is_old = env_is_set(EnvVar::kTorchCudaAlloc);
+  const bool is_old = env_exact(EnvVar::kTorchCudaAlloc).has_value();
   if (is_old) extend(EnvVar::kTorchCudaAlloc, *fraction);
-  if (!is_old || env_is_set(EnvVar::kTorchAllocator)) extend(EnvVar::kTorchAllocator, *fraction);
+  if (!is_old || env_exact(EnvVar::kTorchAllocator).has_value())
+    extend(EnvVar::kTorchAllocator, *fraction);
 }
 
 std::optional<double> limiting_fraction(std::int64_t bytes, std::int64_t device_total) {

@@ -112,6 +112,8 @@ class DeviceBackend {
   virtual void forget_memory_peak(int index) = 0;
   // Tells this device from all others, on any host: two ranks whose devices say the same share one.
   virtual std::string identity(int index) = 0;
+  // Where the device is on its machine's bus; empty where nobody knows.
+  virtual std::string bus(int) { return {}; }
   // Unset for the CPU: base/memory_room.h knows what the host has.
   virtual std::optional<DeviceMemory> device_memory(int index) = 0;
 };

@@ -44,6 +44,7 @@ CudaDriver find_all() {
   if (!find(library, "cuDeviceGetUuid_v2", driver.device_get_uuid)) {
     require(library, "cuDeviceGetUuid", driver.device_get_uuid);
   }
+  require(library, "cuDeviceGetPCIBusId", driver.device_get_pci_bus_id);
   require(library, "cuDeviceGetAttribute", driver.device_get_attribute);
   require(library, "cuDevicePrimaryCtxRetain", driver.device_primary_ctx_retain);
   require(library, "cuCtxGetCurrent", driver.ctx_get_current);
@@ -112,6 +113,16 @@ std::vector<std::int64_t> device_totals() {
     totals.push_back(static_cast<std::int64_t>(bytes));
   }
   return totals;
+}
+
+std::string device_bus(int index) {
+  const CudaDriver& driver = cuda_driver();
+  int handle = 0;
+  std::array<char, 32> text = {};
+  if (driver.device_get(&handle, index) != 0) return {};
+  constexpr int kBytes = static_cast<int>(text.size());
+  if (driver.device_get_pci_bus_id(text.data(), kBytes, handle) != 0) return {};
+  return text.data();
 }
 
 CudaContextScope::CudaContextScope(void* context) {

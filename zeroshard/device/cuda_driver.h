@@ -19,6 +19,7 @@ struct CudaDriver {
   Result (*device_get)(int* device, int ordinal) = nullptr;
   Result (*device_total_mem)(std::size_t* bytes, int device) = nullptr;
   Result (*device_get_uuid)(char* sixteen_bytes, int device) = nullptr;
+  Result (*device_get_pci_bus_id)(char* text, int bytes, int device) = nullptr;
   Result (*device_get_attribute)(int* value, int attribute, int device) = nullptr;
   Result (*device_primary_ctx_retain)(void** context, int device) = nullptr;
   Result (*ctx_get_current)(void** context) = nullptr;
@@ -52,6 +53,10 @@ std::string device_uuid(int index);
 // The memory of each device, which is known before torch's CUDA half is loaded. Empty where there
 // is no driver or no device.
 std::vector<std::int64_t> device_totals();
+
+// Where device `index` is on the bus, as the driver writes it; of a part of a GPU, where that is.
+// Empty where the driver does not say.
+std::string device_bus(int index);
 
 // While it lives, the context is this thread's current one.
 class CudaContextScope {

@@ -211,6 +211,8 @@ class TorchBackend final : public DeviceBackend {
 
   std::string identity(int index) override { return device_uuid(index); }
 
+  std::string bus(int index) override { return device_bus(index); }
+
   std::optional<DeviceMemory> device_memory(int index) override {
     return with_our_errors([&] {
       const c10::DeviceGuard scope(device(index));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -16,8 +17,23 @@ namespace zeroshard {
 Device choose_device(const std::string& wanted, int local_rank,
                      std::optional<std::int64_t> device_memory = {});
 
-// Threads: OMP_NUM_THREADS, else the usable CPUs divided by the ranks of this host. Tells whether
-// that leaves a core idle for each of these ranks. Collective.
-bool choose_threads(Communicator& comm);
+// Keeps the calling thread, and all that it starts from now on, on those of its CPUs that are near
+// the GPU (near_gpu.h), so that memory that they are the first to touch is there too. Call it
+// before anything else of the engine, which has threads. False, and nothing is changed, where the
+// device is the CPU, where the machine does not say what is near, and with ZEROSHARD_BIND=0. `root`
+// is where /sys is looked for.
+bool stay_near(Device device, const std::filesystem::path& root = "/");
+
+// How many threads ranks compute with.
+struct ThreadsOfRanks {
+  int least = 1;
+  int most = 1;
+  bool leave_idle_cores = false;  // one for each rank, on which its communication can run aside
+};
+
+// Threads: OMP_NUM_THREADS, else the rank's share of the CPUs that it may use (share_cpus.h).
+// `stays_near` is what stay_near() has said: then the calling thread, and all that it starts from
+// now on, stays on that share. Collective, and all ranks get the same answer.
+ThreadsOfRanks choose_threads(Communicator& comm, bool stays_near = false);
 
 }  // namespace zeroshard

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "zeroshard/base/fnv1a.h"
 #include "zeroshard/base/memory_room.h"
 #include "zeroshard/device/backend.h"
 #include "zeroshard/planner/overheads.h"
@@ -21,7 +22,7 @@ constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
 // What a rank tells the others.
 struct MemoryReport {
   std::int64_t host = 0;
-  std::int64_t device_index = 0;
+  std::uint64_t device = 0;  // a hash of its identity
   std::int64_t device_free = kUnknown;
   std::int64_t host_room = kUnknown;
   std::int64_t resident = 0;
@@ -74,10 +75,15 @@ std::int64_t free_on(Device device, Communicator& comm) {
   return memory.free + memory.kept;
 }
 
+// Its index does not do: ranks that see one GPU each all call theirs the first.
+std::uint64_t identity_of(Device device) {
+  return Fnv1a().add(std::string_view(backend_of(device.kind).identity(device.index))).value();
+}
+
 }  // namespace
 
 RankMemory agree_on_memory(Device device, const GivenMemory& given, Communicator& comm) {
-  MemoryReport mine{.host = this_host(), .device_index = device.index};
+  MemoryReport mine{.host = this_host(), .device = identity_of(device)};
   mine.device_free = free_on(device, comm);
   const std::optional<MemoryRoom> here = memory_room();
   if (here) mine.host_room = here->bytes;
@@ -91,7 +97,7 @@ RankMemory agree_on_memory(Device device, const GivenMemory& given, Communicator
     const std::int64_t neighbours =
         count_where(all, [&](const MemoryReport& other) { return other.host == rank.host; });
     const std::int64_t sharers = count_where(all, [&](const MemoryReport& other) {
-      return other.host == rank.host && other.device_index == rank.device_index;
+      return other.host == rank.host && other.device == rank.device;
     });
     agreed.ranks_on_host = std::max(agreed.ranks_on_host, static_cast<int>(neighbours));
     // Each has libraries of its own there, which are not among what is free.

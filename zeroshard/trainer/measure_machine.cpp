@@ -270,9 +270,8 @@ MachineMeasurement measure_machine(Device device, Communicator& comm) {
   rates.product_flops_16 = measure_products(device, at::kBFloat16, timer);
   rates.device_bytes = measure_device_memory(device, memory.ranks_on_host, timer);
   rates.operator_seconds = measure_operators(device, timer);
-  const int threads = std::max(1, usable_cpus() / memory.ranks_on_host);
-  rates.host_update_bytes = measure_host_updates(accelerator ? threads : at::get_num_threads(),
-                                                 memory.ranks_on_host, timer);
+  rates.host_update_bytes =
+      measure_host_updates(at::get_num_threads(), memory.ranks_on_host, timer);
   rates.copy_down_bytes = measure_copies(device, true, timer);
   rates.copy_up_bytes = measure_copies(device, false, timer);
   if (comm.world_size() == 1) return measured;
@@ -290,9 +289,10 @@ MachineMeasurement measure_machine(Device device, Communicator& comm) {
 
 int measure(const MeasureOptions& options) {
   const Device device = choose_device(options.device, read_launch().local_rank);
+  const bool stays_near = stay_near(device);  // as in training
   if (device == kCpu) keep_torch_cpu_memory();
   const auto comm = join_ranks({}, device);
-  choose_threads(*comm);
+  choose_threads(*comm, stays_near);
   const MachineMeasurement measured = measure_machine(device, *comm);
   if (comm->rank() != 0) return 0;
   say(measured, options.json);

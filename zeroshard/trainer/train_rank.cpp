@@ -51,17 +51,23 @@ std::optional<config::ParsedConfig> parse_if_readable(const TrainOptions& option
   }
 }
 
+std::string threads_text(const ThreadsOfRanks& threads, bool stay_near) {
+  const std::string most = threads.most > threads.least ? fmt::format(" to {}", threads.most) : "";
+  return fmt::format("{}{} threads each{}", threads.least, most,
+                     stay_near ? ", near their GPU" : "");
+}
+
 void say_plan(const RunSettings& run, const Footprint& plan, const Communicator& comm,
-              Device device) {
+              Device device, const std::string& threads) {
   for (const std::string& line : run.assumed) log_info("assumed: {}", line);
   for (const std::string& line : run.replaced) log_info("{}", line);
   fmt::print("{}\n", short_description(run.model));
   fmt::print(
-      "stage {} on {} rank{} ({}, {} threads each), {}; batch {} = {} per rank x {} micro-steps x "
+      "stage {} on {} rank{} ({}, {}), {}; batch {} = {} per rank x {} micro-steps x "
       "{}\n",
       run.config.zero.stage, comm.world_size(), comm.world_size() == 1 ? "" : "s", name_of(device),
-      at::get_num_threads(), name_of(run.config.precision.model()), run.batch.train,
-      run.batch.micro_per_rank, run.batch.accumulation, comm.world_size());
+      threads, name_of(run.config.precision.model()), run.batch.train, run.batch.micro_per_rank,
+      run.batch.accumulation, comm.world_size());
   fmt::print("plan per rank: {}\n", planned_line(plan));
   std::fflush(stdout);
 }
@@ -249,15 +255,16 @@ struct Stop {  // how a run learns that it should
 // The exit code.
 int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& stop) {
   const Device device = choose_device(asked.device, launch.local_rank, asked.device_memory);
+  const bool stays_near = stay_near(device);  // before there are threads
   if (device == kCpu) keep_torch_cpu_memory();
   if (device == kCpu && asked.device_memory) cpu_memory_count().set_limit(*asked.device_memory);
   const auto parsed = parse_if_readable(asked);
   const auto comm = join_ranks(comm_options(parsed), device);
   TrainOptions options = asked;
   options.resume = resumed_folder(asked, *comm);
-  const bool has_idle_cores = choose_threads(*comm);
+  const ThreadsOfRanks threads = choose_threads(*comm, stays_near);
   const auto task = in_turn(*comm, [&] { return make_task(options, model_of(options)); });
-  const RunFacts facts = facts_of(options, device, has_idle_cores, *task, *comm);
+  const RunFacts facts = facts_of(options, device, threads.leave_idle_cores, *task, *comm);
   const RunSettings run = in_turn(*comm, [&] {
     const config::ParsedConfig file = parsed ? *parsed : parse_config_of(options);
     const config::ReadResult read = read_config_of(options, file, comm->world_size());
@@ -277,7 +284,9 @@ int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& s
     return made;
   });
   const SaveMode save_mode = choose_save_mode(options, {run, facts, device}, plan, *comm);
-  if (comm->rank() == 0) say_plan(run, plan.memory.engine, *comm, device);
+  if (comm->rank() == 0) {
+    say_plan(run, plan.memory.engine, *comm, device, threads_text(threads, stays_near));
+  }
   std::optional<SaveFolder> saves;
   open_folder(asked, options, *comm, saves);
 

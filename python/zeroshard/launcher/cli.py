@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Mapping, Sequence
 
@@ -19,11 +20,16 @@ ENVIRONMENT_NAME = os.environ.get("DS_ENV_FILE", ".deepspeed_env")
 HERE = "localhost"
 
 
+def is_shown(device: str) -> bool:
+    """Whether CUDA goes on reading behind this part of CUDA_VISIBLE_DEVICES. Only it knows what is there."""
+    return device.strip() != "" and not device.strip().startswith("-")
+
+
 def local_devices(environ: Mapping[str, str], dev: Path = Path("/dev")) -> int:
     """GPUs of this host that are visible, found without loading a driver; at least 1, for the CPU."""
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return max(len([device for device in visible.split(",") if device.strip()]), 1)
+        return max(len(list(takewhile(is_shown, visible.split(",")))), 1)
     found = [path for path in dev.glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
     return max(len(found), 1)
 
