@@ -12,6 +12,7 @@
 #include "zeroshard/base/rank.h"
 #include "zeroshard/comm/faults.h"
 #include "zeroshard/comm/greeting.h"
+#include "zeroshard/comm/launch_words.h"
 
 namespace zeroshard {
 
@@ -52,22 +53,6 @@ Handle gather_bytes(Communicator& comm, const std::vector<T>& mine, std::vector<
   return comm.all_gather_into({{ConstPiece{mine.data(), bytes, DType::uint8},
                                 Piece{all.data(), bytes * comm.world_size(), DType::uint8}}},
                               label);
-}
-
-// Does it, and throws its error with the operation of this rank that it was for.
-template <typename Body>
-auto for_operation(const OperationTag& tag, const Body& body) {
-  const auto extended = [&](Fault fault) {
-    fault.what = fmt::format("{}, in {}", fault.what, describe(tag));
-    return fault;
-  };
-  try {
-    return body();
-  } catch (const PeerError& error) {
-    throw PeerError(extended(error.fault()));
-  } catch (const CommError& error) {
-    throw CommError(extended(error.fault()));
-  }
 }
 
 }  // namespace
@@ -177,7 +162,7 @@ bool LaunchOrder::meet(Word word) {
   if (ended_rank_ >= 0) throw rank_ended(ended_rank_, first_tag());
   mine[0].count = told_.size();
   std::copy_n(told_.begin(), std::min(told_.size(), mine[0].first.size()), mine[0].first.begin());
-  wait(gather_bytes(*hosts_, mine, all, "the next launch"));
+  wait(gather_bytes(*hosts_, mine, all, launch_labels::kNext));
   last_round_ = Clock::now();
   judge_words(all);
   launch(common_beginning(told_by_all(all), all.size()));
@@ -239,7 +224,7 @@ std::vector<WaitingCall> LaunchOrder::told_by_all(const std::vector<Message>& me
   std::vector<WaitingCall> all;
   if (most > Message::kRoom) {
     told_.resize(most);
-    wait(gather_bytes(*hosts_, told_, all, "the next launches"));
+    wait(gather_bytes(*hosts_, told_, all, launch_labels::kMore));
   } else {
     for (const Message& each : messages) {
       all.insert(all.end(), each.first.begin(), each.first.end());
@@ -292,7 +277,7 @@ std::exception_ptr LaunchOrder::difference_in(const RoundResult& agreed) {
     shown.tag = waiting_.at(static_cast<int>(agreed.different)).at(agreed.place).call.tag;
     mine[0] = greeting_of(shown);
   }
-  wait(gather_bytes(*hosts_, mine, all, "different launches"));
+  wait(gather_bytes(*hosts_, mine, all, launch_labels::kDifferent));
   const std::exception_ptr difference = disagreement_of(all, std::vector<bool>(all.size(), true));
   ZS_CHECK(difference != nullptr, "operations differ by their hashes alone");
   hosts_failed_ = true;  // every rank knows already
@@ -360,7 +345,7 @@ void LaunchOrder::say_failed() noexcept {
     last_round_of_all_ = hosts_->all_gather_into(
         {{ConstPiece{last_words_.data(), bytes, DType::uint8},
           Piece{last_words_.data() + 1, bytes * hosts_->world_size(), DType::uint8}}},
-        "the next launch");
+        launch_labels::kNext);
   } catch (...) {  // then they learn of it from the launcher
   }
 }

@@ -12,6 +12,7 @@
 #include "zeroshard/comm/launch_order.h"
 #include "zeroshard/comm/nccl_launches.h"
 #include "zeroshard/comm/nccl_library.h"
+#include "zeroshard/comm/nccl_trial.h"
 
 namespace zeroshard {
 namespace {
@@ -84,21 +85,45 @@ class NcclCommunicator final : public CallCommunicator {
   Handle last_;
 };
 
+const NcclLibrary& library_of(const NcclOptions& options) {
+  const NcclLibrary* const library = options.library != nullptr ? options.library : nccl_library();
+  if (library != nullptr) return *library;
+  throw ConfigError({.what = "there is no NCCL for several ranks with a GPU each",
+                     .value = missing_nccl(),
+                     .remedy = "install the torch for CUDA, which brings it along"});
+}
+
+// What the launches have to say to other ranks goes by `said`.
+std::unique_ptr<Communicator> over(std::unique_ptr<NcclLaunches> launches,
+                                   std::unique_ptr<Communicator> said,
+                                   std::unique_ptr<Communicator> hosts, Device device,
+                                   const NcclOptions& options) {
+  auto order = std::make_shared<LaunchOrder>(
+      std::move(said), std::move(launches),
+      LaunchOrderOptions{.timeout = options.comm.timeout, .heartbeat = options.heartbeat});
+  return std::make_unique<NcclCommunicator>(
+      std::move(order), carry_through_host(std::move(hosts), {.device = device}), device);
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> hosts,
                                                      Device device, const NcclOptions& options) {
-  const NcclLibrary* const library = options.library != nullptr ? options.library : nccl_library();
-  if (library == nullptr) {
-    throw ConfigError({.what = "there is no NCCL for several ranks with a GPU each",
-                       .value = missing_nccl(),
-                       .remedy = "install the torch for CUDA, which brings it along"});
-  }
-  auto order = std::make_shared<LaunchOrder>(
-      hosts->make_sibling(), std::make_unique<NcclLaunches>(*library, device, options),
-      LaunchOrderOptions{.timeout = options.comm.timeout, .heartbeat = options.heartbeat});
-  return std::make_unique<NcclCommunicator>(
-      std::move(order), carry_through_host(std::move(hosts), {.device = device}), device);
+  auto launches = std::make_unique<NcclLaunches>(library_of(options), device, options);
+  auto said = hosts->make_sibling();
+  return over(std::move(launches), std::move(said), std::move(hosts), device, options);
+}
+
+TriedNccl try_nccl_communicator(std::unique_ptr<Communicator>& hosts, Device device,
+                                const NcclOptions& options) {
+  auto launches = std::make_unique<NcclLaunches>(library_of(options), device, options);
+  auto said = hosts->make_sibling();
+  std::string failed = try_nccl(*launches, *said,
+                                {.device = device,
+                                 .deterministic = options.comm.deterministic,
+                                 .time = std::min(options.trial_time, options.comm.timeout)});
+  if (!failed.empty()) return {.failed = std::move(failed)};
+  return {.comm = over(std::move(launches), std::move(said), std::move(hosts), device, options)};
 }
 
 }  // namespace zeroshard

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <future>
 #include <memory>
 #include <thread>
@@ -12,11 +13,12 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/half.h"
 #include "zeroshard/comm/carry_slot.h"
+#include "zeroshard/comm/common_progress.h"
+#include "zeroshard/comm/launch_words.h"
 
 namespace zeroshard {
 namespace {
 
-constexpr std::chrono::milliseconds kTellAgain{100};  // while meeting, how far each one is
 constexpr std::chrono::milliseconds kFarewell{5000};  // to ranks that may never say theirs
 
 int type_of(DType dtype) {
@@ -78,6 +80,11 @@ bool NcclLaunches::can_move(const ReducePair& pair) {
   return uses_device(pair.in) && uses_device(pair.out.read());
 }
 
+void NcclLaunches::end_trial() {
+  patience_ = options_.comm.timeout;
+  scratch_ = {};
+}
+
 // torch's events would otherwise make the first device current, and with it a context there.
 void NcclLaunches::enclose(const std::function<void()>& body) {
   Stream::current(device_).run(body);
@@ -137,15 +144,21 @@ void NcclLaunches::end(Result (*how)(NcclLibrary::Comm)) noexcept {
   comm_ = nullptr;
 }
 
-// The library's own meeting does not notice a rank that dies in it; the hosts' does.
+// The library's own meeting does not notice a rank that dies in it; the hosts' does. Whatever goes
+// wrong on this rank alone, the others are told: they go through the same rounds.
 void NcclLaunches::meet(LaunchHosts& hosts) {
   rank_ = hosts.comm().rank();
   ranks_ = hosts.comm().world_size();
-  stream_ = Stream::make(device_, StreamPriority::urgent);
+  std::exception_ptr broken;
+  try {
+    stream_ = Stream::make(device_, StreamPriority::urgent);
+  } catch (...) {
+    broken = std::current_exception();
+  }
   NcclLibrary::Id id;
   Result result = share_id(id, hosts);
-  if (result == NcclLibrary::kSuccess) result = meet_others(id);
-  wait_until_all_have_met(result, hosts);
+  if (!broken && result == NcclLibrary::kSuccess) result = meet_others(id);
+  wait_until_all_have_met(result, broken, hosts);
 }
 
 // Rank 0 makes it. Where it cannot, the others get none, and hear of that in what follows.
@@ -153,8 +166,8 @@ NcclLibrary::Result NcclLaunches::share_id(NcclLibrary::Id& id, LaunchHosts& hos
   const Result made = rank_ == 0 ? nccl_.get_unique_id(&id) : NcclLibrary::kSuccess;
   if (made != NcclLibrary::kSuccess) id = {};
   const auto bytes = static_cast<std::int64_t>(id.bytes.size());
-  hosts.wait(
-      hosts.comm().broadcast({id.bytes.data(), bytes, DType::uint8}, 0, "NCCL's identifier"));
+  hosts.wait(hosts.comm().broadcast({id.bytes.data(), bytes, DType::uint8}, 0,
+                                    launch_labels::kIdentifier));
   const bool is_there = id.bytes != NcclLibrary::Id().bytes;
   return is_there || made != NcclLibrary::kSuccess ? made : NcclLibrary::kRemoteError;
 }
@@ -168,34 +181,28 @@ NcclLibrary::Result NcclLaunches::meet_others(const NcclLibrary::Id& id) {
   return result;
 }
 
-// All ranks go through the same rounds, and so come to the same end.
-void NcclLaunches::wait_until_all_have_met(Result begun, LaunchHosts& hosts) {
-  enum Progress : std::int32_t { kDone, kUnderWay, kFailed, kTooLate };
-  const auto deadline = std::chrono::steady_clock::now() + options_.comm.timeout;
+void NcclLaunches::wait_until_all_have_met(Result begun, const std::exception_ptr& broken,
+                                           LaunchHosts& hosts) {
   const bool failed = begun != NcclLibrary::kSuccess && begun != NcclLibrary::kInProgress;
-  std::int32_t worst = kUnderWay;
-  while (worst == kUnderWay) {
-    const auto look_again = std::chrono::steady_clock::now() + kTellAgain;
-    Result now = failed ? begun : state();
-    while (now == NcclLibrary::kInProgress && std::chrono::steady_clock::now() < look_again) {
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-      now = state();
-    }
-    worst = now == NcclLibrary::kSuccess                  ? kDone
-            : now != NcclLibrary::kInProgress             ? kFailed
-            : std::chrono::steady_clock::now() > deadline ? kTooLate
-                                                          : kUnderWay;
-    hosts.wait(hosts.comm().all_reduce({&worst, 1, DType::int32}, ReduceOp::max, "NCCL's meeting"));
-    if (worst == kFailed) require(now, "meeting");
-  }
-  if (worst == kDone) return;
-  if (worst == kFailed) {
+  Result now = begun;
+  const auto look = [&] {
+    if (broken) return Progress::failed;
+    if (!failed) now = state();
+    return now == NcclLibrary::kSuccess      ? Progress::done
+           : now == NcclLibrary::kInProgress ? Progress::under_way
+                                             : Progress::failed;
+  };
+  const Progress worst =
+      wait_together(hosts, {.time = patience_, .label = launch_labels::kMeeting}, look);
+  if (worst == Progress::done) return;
+  if (broken) std::rethrow_exception(broken);
+  if (worst == Progress::failed) {
+    require(now, "meeting");
     throw PeerError({.what = "NCCL failed in meeting on another rank",
                      .remedy = "see that rank's own message"});
   }
-  throw CommError(
-      {.what = fmt::format("NCCL did not meet within {} ms", options_.comm.timeout.count()),
-       .remedy = "NCCL_DEBUG=INFO shows what it waits for"});
+  throw CommError({.what = fmt::format("NCCL did not meet within {} ms", patience_.count()),
+                   .remedy = "NCCL_DEBUG=INFO shows what it waits for"});
 }
 
 // Everything from here on is called with the stream as the current one.
@@ -333,7 +340,7 @@ void NcclLaunches::grouped(const std::function<void()>& calls) {
     nccl_.group_end();  // the group is of this thread, and must not stay open
     throw;
   }
-  settle(nccl_.group_end(), "a launch", options_.comm.timeout);
+  settle(nccl_.group_end(), "a launch", patience_);
 }
 
 // One buffer that grows. Whoever used it before is earlier on the same stream.

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <map>
 #include <optional>
@@ -20,7 +21,7 @@ namespace zeroshard {
 class NcclLaunches final : public Launches {
  public:
   NcclLaunches(const NcclLibrary& nccl, Device device, const NcclOptions& options)
-      : nccl_(nccl), device_(device), options_(options) {}
+      : nccl_(nccl), device_(device), options_(options), patience_(options.comm.timeout) {}
   ~NcclLaunches() override;
   NcclLaunches(const NcclLaunches&) = delete;
   NcclLaunches& operator=(const NcclLaunches&) = delete;
@@ -28,6 +29,13 @@ class NcclLaunches final : public Launches {
   // Whether all memory of the call is where this can move it: else it goes through the host.
   static bool can_move(const GatherPair& pair);
   static bool can_move(const ReducePair& pair);
+
+  // Collective: makes NCCL's communicator. The first launch does so where nobody did before.
+  void meet(LaunchHosts& hosts);
+  // Between these, meeting and launching may take so long, and not the communicator's timeout; and
+  // what memory they take is given back (nccl_trial.h).
+  void begin_trial(std::chrono::milliseconds time) { patience_ = time; }
+  void end_trial();
 
   void enclose(const std::function<void()>& body) override;
   Event launch(const Call& call, const Event& ready, LaunchHosts& hosts) override;
@@ -37,10 +45,9 @@ class NcclLaunches final : public Launches {
  private:
   using Result = NcclLibrary::Result;
 
-  void meet(LaunchHosts& hosts);
   Result share_id(NcclLibrary::Id& id, LaunchHosts& hosts) const;
   Result meet_others(const NcclLibrary::Id& id);
-  void wait_until_all_have_met(Result begun, LaunchHosts& hosts);
+  void wait_until_all_have_met(Result begun, const std::exception_ptr& broken, LaunchHosts& hosts);
   void end(Result (*how)(NcclLibrary::Comm)) noexcept;
   void gather(const std::vector<GatherPair>& pairs);
   void reduce_scatter(const std::vector<ReducePair>& pairs, const ReduceOptions& options);
@@ -57,6 +64,7 @@ class NcclLaunches final : public Launches {
   const NcclLibrary& nccl_;
   const Device device_;
   const NcclOptions options_;
+  std::chrono::milliseconds patience_;
   int rank_ = 0;
   int ranks_ = 1;
   std::optional<Stream> stream_;  // made by the first launch
