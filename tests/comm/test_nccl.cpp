@@ -176,6 +176,46 @@ TEST_F(Nccl, SumsOfFp16OverflowWhereTheMeanDoes) {
   });
 }
 
+// What a plan counts is what a sum takes: the caller's memory where that is given, else as much of
+// the communicator's own.
+TEST_F(Nccl, SumsTakeTheScratchThatIsPlanned) {
+  constexpr std::int64_t kCount = 1000;
+  for (const bool deterministic : {false, true}) {
+    NcclOptions options = fake_options();
+    options.comm.deterministic = deterministic;
+    run_nccl_ranks(3, options, [&](Communicator& comm) {
+      const ReduceOptions mean{.scale = 1.0F / 3.0F};
+      const std::int64_t planned =
+          sum_scratch_bytes({{kCount, DType::bf16, DType::fp32}, {8, DType::fp32, DType::fp32}},
+                            {.sums = comm.device_sums(), .ranks = 3, .scale = mean.scale});
+      EXPECT_GT(planned, 0);
+      RankBuffer in(3 * kCount, DType::bf16, kRanksGpu), out(kCount, DType::fp32, kRanksGpu);
+      RankBuffer few_in(24, DType::fp32, kRanksGpu), few_out(8, DType::fp32, kRanksGpu);
+      Buffer scratch(kRanksGpu, planned);
+      const auto allocated_by = [&](const ReduceOptions& how) {
+        comm.broadcast(few_in.piece(), 0, "made").wait();
+        comm.barrier("before").wait();
+        const std::int64_t before = FakeAccelerator::install().memory_use(0).now;
+        comm.barrier("all have looked").wait();
+        comm.reduce_scatter_into({{in.read(), out.piece()}, {few_in.read(), few_out.piece()}}, how,
+                                 "sum")
+            .wait();
+        comm.barrier("all have added").wait();
+        const std::int64_t after = FakeAccelerator::install().memory_use(0).now;
+        comm.barrier("all have looked again").wait();
+        return after - before;
+      };
+      for (RankBuffer* const each : {&in, &out, &few_in, &few_out}) each->read();
+      ReduceOptions given = mean;
+      given.scratch = scratch.data();
+      given.scratch_bytes = scratch.bytes();
+      EXPECT_EQ(allocated_by(given), 0);
+      EXPECT_EQ(allocated_by(mean), 3 * planned) << "each of 3 ranks";
+      EXPECT_EQ(allocated_by(given), 0);
+    });
+  }
+}
+
 // What the order of launches is there for: on this device kernels that cross never end.
 TEST_F(Nccl, KernelsThatCrossWouldNeverEnd) {
   may_abort_ = 4;

@@ -21,11 +21,12 @@ class NcclCommunicator final : public CallCommunicator {
  public:
   // `through_host` is this lane's alone.
   NcclCommunicator(std::shared_ptr<LaunchOrder> order, std::unique_ptr<Communicator> through_host,
-                   Device device)
+                   Device device, DeviceSums sums)
       : order_(std::move(order)),
         lane_(order_->add_lane()),
         through_host_(std::move(through_host)),
-        device_(device) {}
+        device_(device),
+        sums_(sums) {}
 
   // Waits until what it was given is over, unless an exception takes it away.
   ~NcclCommunicator() override {
@@ -38,9 +39,11 @@ class NcclCommunicator final : public CallCommunicator {
 
   int rank() const override { return through_host_->rank(); }
   int world_size() const override { return through_host_->world_size(); }
+  DeviceSums device_sums() const override { return sums_; }
 
   std::unique_ptr<Communicator> make_sibling() override {
-    return std::make_unique<NcclCommunicator>(order_, through_host_->make_sibling(), device_);
+    return std::make_unique<NcclCommunicator>(order_, through_host_->make_sibling(), device_,
+                                              sums_);
   }
 
  private:
@@ -82,6 +85,7 @@ class NcclCommunicator final : public CallCommunicator {
   const int lane_;
   const std::unique_ptr<Communicator> through_host_;
   const Device device_;
+  const DeviceSums sums_;
   Handle last_;
 };
 
@@ -102,7 +106,8 @@ std::unique_ptr<Communicator> over(std::unique_ptr<NcclLaunches> launches,
       std::move(said), std::move(launches),
       LaunchOrderOptions{.timeout = options.comm.timeout, .heartbeat = options.heartbeat});
   return std::make_unique<NcclCommunicator>(
-      std::move(order), carry_through_host(std::move(hosts), {.device = device}), device);
+      std::move(order), carry_through_host(std::move(hosts), {.device = device}), device,
+      options.comm.deterministic ? DeviceSums::rank_order : DeviceSums::library);
 }
 
 }  // namespace

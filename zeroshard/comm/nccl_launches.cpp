@@ -1,7 +1,6 @@
 #include "zeroshard/comm/nccl_launches.h"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <future>
 #include <memory>
@@ -41,21 +40,12 @@ std::byte* part_of(void* data, std::int64_t index, std::int64_t bytes) {
   return static_cast<std::byte*>(data) + index * bytes;
 }
 
-// Kernels read and write whole vectors: every place in scratch memory begins like a buffer.
-std::int64_t in_scratch(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
-// A factor in two: a power of two, by which nothing is rounded unless it is subnormal, and the
-// rest.
-struct SplitFactor {
-  float power = 1.0F;
-  float rest = 1.0F;
-};
-
-SplitFactor split(float factor) {
-  if (!std::isfinite(factor) || factor <= 0.0F) return {.power = 1.0F, .rest = factor};
-  int exponent = 0;
-  const float fraction = std::frexp(factor, &exponent);  // from 0.5 on, below 1
-  return {.power = std::ldexp(1.0F, exponent - 1), .rest = fraction * 2.0F};
+std::vector<SummedPart> parts_of(const std::vector<ReducePair>& pairs) {
+  std::vector<SummedPart> parts;
+  for (const ReducePair& pair : pairs) {
+    parts.push_back({pair.out.count, pair.in.dtype, pair.out.dtype});
+  }
+  return parts;
 }
 
 }  // namespace
@@ -82,7 +72,7 @@ bool NcclLaunches::can_move(const ReducePair& pair) {
 
 void NcclLaunches::end_trial() {
   patience_ = options_.comm.timeout;
-  scratch_ = {};
+  own_scratch_ = {};
 }
 
 // torch's events would otherwise make the first device current, and with it a context there.
@@ -227,16 +217,15 @@ void NcclLaunches::gather(const std::vector<GatherPair>& pairs) {
 // A sum goes to its place by itself, unless something is to be done to it first.
 void NcclLaunches::reduce_scatter(const std::vector<ReducePair>& pairs,
                                   const ReduceOptions& options) {
-  const SplitFactor factor = split(options.scale);
+  const SplitFactor factor = split_factor(options.scale);
+  const SumOptions sums = sum_options(options);
   const auto is_direct = [&](const ReducePair& pair) {
-    return factor.rest == 1.0F && !options.accumulate && pair.in.dtype == pair.out.dtype;
+    return sums_in_place({pair.out.count, pair.in.dtype, pair.out.dtype}, sums);
   };
-  std::int64_t bytes = 0;
   for (const ReducePair& pair : pairs) {
     scaled_sum(pair.in.dtype, factor.power);  // made before the group, which holds launches alone
-    if (!is_direct(pair)) bytes += in_scratch(pair.out.count * bytes_of(pair.in.dtype));
   }
-  scratch(bytes);
+  begin_scratch(sum_scratch_bytes(parts_of(pairs), sums), options);
   std::vector<ArrayWrite> writes;
   grouped([&] {
     for (const ReducePair& pair : pairs) {
@@ -258,6 +247,7 @@ void NcclLaunches::reduce_scatter(const std::vector<ReducePair>& pairs,
               "a reduce-scatter");
     }
   });
+  ZS_CHECK_EQ(scratch_taken_, scratch_end_, "scratch of a sum");
   if (!writes.empty()) options_.write(device_, writes);
 }
 
@@ -266,13 +256,9 @@ void NcclLaunches::reduce_scatter(const std::vector<ReducePair>& pairs,
 void NcclLaunches::reduce_in_rank_order(const std::vector<ReducePair>& pairs,
                                         const ReduceOptions& options) {
   constexpr std::int64_t kFloat = 4;
-  std::int64_t needed = 0;
-  for (const ReducePair& pair : pairs) {
-    needed += in_scratch(pair.out.count * kFloat) +
-              (ranks_ - 1) * in_scratch(pair.out.count * bytes_of(pair.in.dtype));
-  }
+  const std::int64_t needed = sum_scratch_bytes(parts_of(pairs), sum_options(options));
   if (needed == 0) return;
-  scratch(needed);
+  begin_scratch(needed, options);
   std::vector<std::vector<ArrayWrite>> steps(static_cast<std::size_t>(ranks_) + 1);
   grouped([&] {
     for (const ReducePair& pair : pairs) {
@@ -305,6 +291,7 @@ void NcclLaunches::reduce_in_rank_order(const std::vector<ReducePair>& pairs,
                               .adds = options.accumulate});
     }
   });
+  ZS_CHECK_EQ(scratch_taken_, scratch_end_, "scratch of a sum");
   for (const std::vector<ArrayWrite>& step : steps) options_.write(device_, step);
 }
 
@@ -343,19 +330,30 @@ void NcclLaunches::grouped(const std::function<void()>& calls) {
   settle(nccl_.group_end(), "a launch", patience_);
 }
 
-// One buffer that grows. Whoever used it before is earlier on the same stream.
-void NcclLaunches::scratch(std::int64_t bytes) {
-  if (bytes > scratch_.bytes()) {
-    scratch_ = {};
-    scratch_ = Buffer(device_, bytes);
-  }
-  if (bytes > 0) scratch_.wrote(*stream_);
+SumOptions NcclLaunches::sum_options(const ReduceOptions& options) const {
+  return {.sums = options_.comm.deterministic ? DeviceSums::rank_order : DeviceSums::library,
+          .ranks = ranks_,
+          .scale = options.scale,
+          .accumulates = options.accumulate};
+}
+
+// The caller's, or one buffer that grows. Whoever used either before is earlier on the same stream.
+void NcclLaunches::begin_scratch(std::int64_t bytes, const ReduceOptions& options) {
+  scratch_end_ = bytes;
   scratch_taken_ = 0;
+  scratch_ = static_cast<std::byte*>(options.scratch);
+  if (bytes == 0 || (scratch_ != nullptr && bytes <= options.scratch_bytes)) return;
+  if (bytes > own_scratch_.bytes()) {
+    own_scratch_ = {};
+    own_scratch_ = Buffer(device_, bytes);
+  }
+  own_scratch_.wrote(*stream_);
+  scratch_ = static_cast<std::byte*>(own_scratch_.data());
 }
 
 std::byte* NcclLaunches::take_scratch(std::int64_t bytes) {
-  auto* const place = static_cast<std::byte*>(scratch_.data()) + scratch_taken_;
-  scratch_taken_ += in_scratch(bytes);
+  auto* const place = scratch_ + scratch_taken_;
+  scratch_taken_ += scratch_place_bytes(bytes);
   return place;
 }
 

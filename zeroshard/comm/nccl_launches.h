@@ -15,6 +15,7 @@
 #include "zeroshard/comm/nccl.h"
 #include "zeroshard/comm/nccl_library.h"
 #include "zeroshard/device/buffer.h"
+#include "zeroshard/layout/sum_scratch.h"
 
 namespace zeroshard {
 
@@ -55,7 +56,8 @@ class NcclLaunches final : public Launches {
   void broadcast(const Piece& piece, int root);
   NcclLibrary::Sum scaled_sum(DType dtype, float factor);
   void grouped(const std::function<void()>& calls);
-  void scratch(std::int64_t bytes);
+  SumOptions sum_options(const ReduceOptions& options) const;
+  void begin_scratch(std::int64_t bytes, const ReduceOptions& options);
   std::byte* take_scratch(std::int64_t bytes);
   Result state() const;
   void require(Result result, const char* what) const;
@@ -71,8 +73,10 @@ class NcclLaunches final : public Launches {
   NcclLibrary::Comm comm_ = nullptr;
   std::map<std::pair<DType, float>, NcclLibrary::Sum> sums_;
   LaunchHosts* hosts_ = nullptr;  // while something is launched
-  Buffer scratch_;  // of the stream alone, so that one operation after the other may use it
-  std::int64_t scratch_taken_ = 0;
+  Buffer own_scratch_;  // of the stream alone, so that one operation after the other may use it
+  // Of the reduction that is being launched.
+  std::byte* scratch_ = nullptr;
+  std::int64_t scratch_end_ = 0, scratch_taken_ = 0;
 };
 
 }  // namespace zeroshard

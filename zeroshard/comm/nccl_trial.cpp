@@ -24,6 +24,7 @@ constexpr std::int64_t kCount = 512;  // elements of a rank's part
 constexpr std::array<DType, 3> kSummed{DType::fp32, DType::bf16, DType::fp16};
 
 using Bytes = std::vector<std::byte>;
+using Clock = std::chrono::steady_clock;
 
 class TrialHosts final : public LaunchHosts {
  public:
@@ -92,8 +93,9 @@ class Trial {
       met_ = true;
     });
     if (!met_) return failed_;
+    deadline_ = Clock::now() + options_.time;
     failed_ = words_of_error([&] { begin(); });
-    const Progress worst = wait_together(hosts_, {.time = options_.time, .label = "NCCL's trial"},
+    const Progress worst = wait_together(hosts_, {.time = time_left(), .label = "NCCL's trial"},
                                          [&] { return look(); });
     if (worst == Progress::too_late && failed_.empty() && !over_) {
       failed_ = fmt::format("what was launched has not ended within {} ms", options_.time.count());
@@ -130,7 +132,16 @@ class Trial {
     reduce();
     broadcast();
     ready_.record(*copies_);
-    for (const Call& call : calls_) end_ = launches_.launch(call, ready_, hosts_);
+    for (const Call& call : calls_) {
+      launches_.begin_trial(time_left());
+      end_ = launches_.launch(call, ready_, hosts_);
+    }
+  }
+
+  std::chrono::milliseconds time_left() const {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
+    return std::max(left, std::chrono::milliseconds(1));
   }
 
   void gather() {
@@ -255,6 +266,7 @@ class Trial {
   LaunchHosts& hosts_;
   const TrialOptions options_;
   const int rank_, ranks_;
+  Clock::time_point deadline_;
   bool met_ = false, over_ = false, passed_ = false;
   std::string failed_;
   std::deque<Bytes> host_;

@@ -147,20 +147,31 @@ class Accountant {
   // travels; the others fill buckets. What a communicator stages inside is its own: mpi's is of a
   // fixed size for each rank, whatever the model's, and so are NCCL's buffers.
   void add_bucket_buffers() {
+    if (world_size_ == 1) return;
     const DType dtype = options_.precision.communication();
     const bool fills = stage_.gradients_accumulating == Placement::sharded ||
                        options_.precision.accumulation() != dtype;
-    if (world_size_ == 1 || !fills) return;
     std::vector<std::int64_t> numels;
+    std::vector<const UnitLayout*> units;
     for (const UnitLayout& unit : model_.units()) {
       numels.push_back(unit.totals().trainable_padded_numel);
+      units.push_back(&unit);
     }
     const ReductionPlan plan = plan_reductions(
         numels, {.bucket_numel = options_.zero.reduce_bucket_numel,
                  .dtype = dtype,
                  .overlap = options_.zero.overlap_comm.value_or(stage_.overlaps_by_default()),
                  .root_unit = model_.root_unit()});
-    add_buffer(BufferUse::buckets, Tier::device, plan.total_bytes);
+    if (fills) add_buffer(BufferUse::buckets, Tier::device, plan.total_bytes);
+    add_buffer(BufferUse::sums, Tier::device,
+               sum_scratch_bytes(units, plan, tiers_, {dtype, types_.reduced}, sum_options()));
+  }
+
+  SumOptions sum_options() const {
+    return {.sums = options_.sums,
+            .ranks = world_size_,
+            .scale = mean_factors(options_.precision, world_size_).after_sum,
+            .accumulates = stage_.reductions_add_up(options_.micro_steps)};
   }
 
   // Block by block of what the rank owns of each trainable group (layout/norm_blocks.h) whose G is

@@ -96,7 +96,8 @@ RunFacts facts_of(const TrainOptions& options, Device device, bool has_idle_core
           .sample_count = task.sample_count(),
           .ranks_on_host = memory.ranks_on_host,
           .memory = memory.limits,
-          .memory_is_given = options.device_memory || options.host_memory};
+          .memory_is_given = options.device_memory || options.host_memory,
+          .sums = comm.device_sums()};
 }
 
 // Rank 0 reads first, so that what is wrong is said once.
