@@ -212,6 +212,8 @@ class InputReader {
     if (!arguments_.nics_per_node && facts.ranks > facts.ranks_per_node) {
       assume("no --nics-per-node: a network card for each rank");
     }
+    facts.sums = assumed_sums(inputs_.read.config, facts);
+    if (facts.sums != DeviceSums::none) assume("NCCL adds up what ranks send, on the devices");
     const RankThreads threads =
         rank_threads(usable_cpus(), facts.ranks_per_node, env_integer(EnvVar::kOmpThreads));
     facts.has_idle_cores = threads.leave_idle_cores;

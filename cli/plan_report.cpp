@@ -151,7 +151,8 @@ std::int64_t bytes_of(Share share, const MemoryTable& table, Tier tier) {
     case Share::gradients: return sum({Line::gradients});
     case Share::states: return sum({Line::master, Line::moments});
     case Share::buffers:
-      return sum({Line::gather_pool, Line::buckets, Line::staging, Line::undo, Line::snapshot});
+      return sum({Line::gather_pool, Line::buckets, Line::sums, Line::staging, Line::undo,
+                  Line::snapshot});
     case Share::activations: return sum({Line::activations, Line::logits});
     case Share::working: return sum({Line::working});
     case Share::libraries: return sum({Line::library});

@@ -26,7 +26,12 @@ using Access = FakeAccelerator::Access;
 constexpr Device kFake = FakeAccelerator::device();
 constexpr Result kInvalid = 4, kSystemError = 2;
 
+constexpr int kUsualVersion = 22809;
+
 std::atomic<int> alive_now = 0, aborted_ever = 0, failing_meeting = -1, failing_launches = -1;
+std::atomic<int> hanging_kernels = -1, hanging_meeting = -1, wrong_sums = -1, wrong_gathers = -1;
+std::atomic<int> failing_calls = -1;
+std::atomic<int> version_now = kUsualVersion;
 
 enum class Kind { gather, reduce, broadcast, send, recv };
 
@@ -119,6 +124,7 @@ std::map<std::string, std::shared_ptr<Clique>>& cliques() {
 // What this thread has called since group_start().
 struct OpenGroup {
   bool open = false;
+  bool failed = false;
   FakeComm* comm = nullptr;
   void* stream = nullptr;
   Group tasks;
@@ -139,6 +145,7 @@ class Kernel {
 
   void operator()() {
     const std::lock_guard device(device_of_rank(comm_.rank));
+    if (hanging_kernels == comm_.rank) return wait_for_abort();
     if (!arrive()) return;
     for (std::size_t i = 0; i < tasks_->size(); ++i) work_on(i);
     leave();
@@ -154,6 +161,11 @@ class Kernel {
     clique_->changed.wait(lock, [&] { return comm_.aborted || all_here(); });
     meeting_ = &meeting;
     return all_here();
+  }
+
+  void wait_for_abort() {
+    std::unique_lock lock(clique_->mutex);
+    clique_->changed.wait(lock, [&] { return comm_.aborted.load(); });
   }
 
   // Nobody's memory may be used again before all have read it.
@@ -192,11 +204,14 @@ class Kernel {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 
-  static void gather(const Task& mine, const std::vector<const Task*>& all) {
+  void gather(const Task& mine, const std::vector<const Task*>& all) const {
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       const auto offset = static_cast<std::int64_t>(rank) * bytes(mine);
       copy(static_cast<std::byte*>(mine.out) + offset, all[rank]->in, bytes(mine));
     }
+    if (wrong_gathers != comm_.rank) return;
+    const Access write(FakeAccelerator::install(), kFake, mine.out, 1);
+    *static_cast<std::byte*>(mine.out) ^= std::byte{1};
   }
 
   // A ring: the sum begins with the rank behind this one and is rounded at each step, so that its
@@ -221,6 +236,7 @@ class Kernel {
     for (std::int64_t i = 0; i < mine.count; ++i) {
       store(sums[static_cast<std::size_t>(i)], mine.out, mine.type, i);
     }
+    if (wrong_sums == comm_.rank) *static_cast<std::byte*>(mine.out) ^= std::byte{1};
   }
 
   // The peer's sends to this rank and this rank's receives from it meet in their order.
@@ -245,7 +261,7 @@ class Kernel {
 };
 
 Result get_version(int* version) {
-  *version = 22809;
+  *version = version_now;
   return NcclLibrary::kSuccess;
 }
 
@@ -285,7 +301,7 @@ Result comm_init_rank_config(NcclLibrary::Comm* made, int ranks, NcclLibrary::Id
   {
     const std::lock_guard lock(comm->clique->mutex);
     ++comm->clique->met;
-    comm->clique->failed = comm->clique->failed || fails;
+    comm->clique->failed = comm->clique->failed || fails || hanging_meeting == rank;
   }
   if (fails) comm->state = kSystemError, comm->last_error = "no way to the other ranks";
   *made = comm;
@@ -351,6 +367,7 @@ Result group_start() {
 Result group_end() {
   OpenGroup group = std::exchange(open_group, {});
   ZS_CHECK(group.open, "a group that was not started");
+  if (group.failed) return kSystemError;  // and nothing of it is launched
   if (group.tasks.empty()) return NcclLibrary::kSuccess;
   if (failing_launches == group.comm->rank) {
     group.comm->state = kSystemError;
@@ -373,6 +390,11 @@ Result group_end() {
 Result add(const Task& task, NcclLibrary::Comm comm, void* stream) {
   ZS_CHECK(open_group.open, "a call outside a group");
   if (comm_at(comm).state != NcclLibrary::kSuccess || comm_at(comm).pending) return kInvalid;
+  if (failing_calls == comm_at(comm).rank && !open_group.tasks.empty()) {
+    open_group.failed = true;
+    comm_at(comm).last_error = "no memory for another channel";
+    return kSystemError;
+  }
   open_group.comm = &comm_at(comm);
   open_group.stream = stream;
   open_group.tasks.push_back(task);
@@ -442,6 +464,20 @@ int FakeNccl::alive() { return alive_now; }
 int FakeNccl::aborted() { return aborted_ever; }
 void FakeNccl::fail_meeting_of(int rank) { failing_meeting = rank; }
 void FakeNccl::fail_launches_of(int rank) { failing_launches = rank; }
+void FakeNccl::fail_second_calls_of(int rank) { failing_calls = rank; }
+void FakeNccl::hang_kernels_of(int rank) { hanging_kernels = rank; }
+void FakeNccl::hang_meeting_of(int rank) { hanging_meeting = rank; }
+void FakeNccl::give_wrong_sums_to(int rank) { wrong_sums = rank; }
+void FakeNccl::give_wrong_gathers_to(int rank) { wrong_gathers = rank; }
+void FakeNccl::be_of_version(int code) { version_now = code; }
+
+void FakeNccl::behave() {
+  for (auto* const whose : {&failing_meeting, &failing_launches, &hanging_kernels, &hanging_meeting,
+                            &wrong_sums, &wrong_gathers, &failing_calls}) {
+    *whose = -1;
+  }
+  version_now = kUsualVersion;
+}
 
 void write_arrays_on_fake(Device device, const std::vector<ArrayWrite>& all) {
   FakeAccelerator& fake = FakeAccelerator::install();

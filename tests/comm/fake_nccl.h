@@ -24,8 +24,19 @@ class FakeNccl {
   static int aborted();
   // The next communicator that is made by rank `rank` fails in meeting.
   static void fail_meeting_of(int rank);
-  // Launches of rank `rank` fail from now on; -1: none do.
+  // From now on; -1: of no rank any more. Launches fail; so does the second call of every group, of
+  // which then nothing is launched; kernels wait until they are aborted;
+  // communicators never come to the end of their meeting; sums are off by one unit in the last
+  // place; what a gather brings has a bit too many.
   static void fail_launches_of(int rank);
+  static void fail_second_calls_of(int rank);
+  static void hang_kernels_of(int rank);
+  static void hang_meeting_of(int rank);
+  static void give_wrong_sums_to(int rank);
+  static void give_wrong_gathers_to(int rank);
+  static void behave();
+  // What get_version() says, of all ranks.
+  static void be_of_version(int code);
 };
 
 // NcclOptions::write for the fake accelerator: a kernel on its current stream.

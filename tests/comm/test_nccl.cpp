@@ -46,7 +46,7 @@ class Nccl : public testing::Test {
  protected:
   void SetUp() override { FakeAccelerator::install(); }
   void TearDown() override {
-    FakeNccl::fail_launches_of(-1);
+    FakeNccl::behave();
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (FakeNccl::alive() != alive_before_ && std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(milliseconds(20));
@@ -174,6 +174,46 @@ TEST_F(Nccl, SumsOfFp16OverflowWhereTheMeanDoes) {
     comm.reduce_scatter_into({{in.read(), out.piece()}}, {.scale = 0.25F}, "mean").wait();
     for (std::int64_t i = 0; i < 64; ++i) ASSERT_EQ(out.get(i), 40'000);
   });
+}
+
+// What a plan counts is what a sum takes: the caller's memory where that is given, else as much of
+// the communicator's own.
+TEST_F(Nccl, SumsTakeTheScratchThatIsPlanned) {
+  constexpr std::int64_t kCount = 1000;
+  for (const bool deterministic : {false, true}) {
+    NcclOptions options = fake_options();
+    options.comm.deterministic = deterministic;
+    run_nccl_ranks(3, options, [&](Communicator& comm) {
+      const ReduceOptions mean{.scale = 1.0F / 3.0F};
+      const std::int64_t planned =
+          sum_scratch_bytes({{kCount, DType::bf16, DType::fp32}, {8, DType::fp32, DType::fp32}},
+                            {.sums = comm.device_sums(), .ranks = 3, .scale = mean.scale});
+      EXPECT_GT(planned, 0);
+      RankBuffer in(3 * kCount, DType::bf16, kRanksGpu), out(kCount, DType::fp32, kRanksGpu);
+      RankBuffer few_in(24, DType::fp32, kRanksGpu), few_out(8, DType::fp32, kRanksGpu);
+      Buffer scratch(kRanksGpu, planned);
+      const auto allocated_by = [&](const ReduceOptions& how) {
+        comm.broadcast(few_in.piece(), 0, "made").wait();
+        comm.barrier("before").wait();
+        const std::int64_t before = FakeAccelerator::install().memory_use(0).now;
+        comm.barrier("all have looked").wait();
+        comm.reduce_scatter_into({{in.read(), out.piece()}, {few_in.read(), few_out.piece()}}, how,
+                                 "sum")
+            .wait();
+        comm.barrier("all have added").wait();
+        const std::int64_t after = FakeAccelerator::install().memory_use(0).now;
+        comm.barrier("all have looked again").wait();
+        return after - before;
+      };
+      for (RankBuffer* const each : {&in, &out, &few_in, &few_out}) each->read();
+      ReduceOptions given = mean;
+      given.scratch = scratch.data();
+      given.scratch_bytes = scratch.bytes();
+      EXPECT_EQ(allocated_by(given), 0);
+      EXPECT_EQ(allocated_by(mean), 3 * planned) << "each of 3 ranks";
+      EXPECT_EQ(allocated_by(given), 0);
+    });
+  }
 }
 
 // What the order of launches is there for: on this device kernels that cross never end.
@@ -349,9 +389,8 @@ TEST_F(Nccl, AStuckRankIsNamedWithinTheTime) {
     const auto comm = make_nccl_communicator(threads.make_sibling(), kRanksGpu, fake_options());
     RankBuffer buffer(100, DType::fp32, kRanksGpu);
     if (threads.rank() == 1) return std::this_thread::sleep_for(milliseconds(900));
-    const std::string seen = outcome_of(comm->broadcast(buffer.piece(), 0, "block.2"));
-    expect_said(seen, "for rank 1");
-    expect_said(seen, ", in broadcast \"block.2\" (operation 0)");
+    expect_said(outcome_of(comm->broadcast(buffer.piece(), 0, "block.2")),
+                "[comm] broadcast \"block.2\" (operation 0) waited 300 ms for rank 1");
   });
 }
 
@@ -415,6 +454,47 @@ TEST_F(Nccl, ARankThatFailsInMeetingIsHeardOfByAll) {
     RankBuffer buffer(100, DType::fp32, kRanksGpu);
     const std::string seen = outcome_of(comm.broadcast(buffer.piece(), 0, "block.2"));
     expect_said(seen, comm.rank() == 1 ? "no way to the other ranks" : "on another rank");
+  });
+}
+
+// Its process is gone while the library meets, which itself would wait for ever.
+TEST_F(Nccl, ARankThatIsGoneInMeetingIsHeardOfByAll) {
+  may_abort_ = 3;
+  FakeNccl::hang_meeting_of(2);
+  const auto run = [] {
+    run_nccl_ranks(3, fake_options(), [](Communicator& comm) {
+      RankBuffer buffer(100, DType::fp32, kRanksGpu);
+      const Handle handle = comm.broadcast(buffer.piece(), 0, "block.2");
+      if (comm.rank() != 1) {
+        const std::string seen = outcome_of(handle);
+        expect_said(seen, "[comm] rank 1 failed, in broadcast \"block.2\" (operation 0)");
+        return;
+      }
+      std::this_thread::sleep_for(milliseconds(250));
+      throw std::runtime_error("rank 1 is killed");
+    });
+  };
+  EXPECT_THROW(run(), std::runtime_error);
+}
+
+// Of a group that is begun nothing may be left open, or launched on some ranks.
+TEST_F(Nccl, AnErrorInTheMiddleOfAGroupIsHeardOfByAll) {
+  may_abort_ = 2;
+  run_nccl_ranks(2, fake_options(), [](Communicator& comm) {
+    RankBuffer small(8, DType::fp32, kRanksGpu), large(16, DType::fp32, kRanksGpu);
+    RankBuffer small_all(16, DType::fp32, kRanksGpu), large_all(32, DType::fp32, kRanksGpu);
+    comm.broadcast(small.piece(), 0, "block.0").wait();
+    if (comm.rank() == 1) FakeNccl::fail_second_calls_of(1);
+    comm.barrier("both").wait();
+    const std::string seen = outcome_of(comm.all_gather_into(
+        {{small.read(), small_all.piece()}, {large.read(), large_all.piece()}}, "block.1"));
+    expect_said(seen, comm.rank() == 1
+                          ? "[comm] NCCL failed in an all-gather, in all_gather \"block.1\" "
+                            "(operation 2): a fault that a test has made (result 2: no memory for "
+                            "another channel)"
+                          : "[comm] rank 1 ends with an error");
+    const std::string next = outcome_of(comm.broadcast(small.piece(), 0, "block.2"));
+    expect_said(next, comm.rank() == 1 ? "no memory" : "rank 1 ends with an error");
   });
 }
 

@@ -47,6 +47,32 @@ TEST(Footprint, HandCountedBf16AtEveryStage) {
   }
 }
 
+// The bucket of both units: 64 and 128 elements of a rank's, each place rounded up to 256 bytes.
+TEST(Footprint, SumsOnDevicesNeedMemoryThere) {
+  const ModelLayout model = two_units(DType::bf16);
+  for (int stage = 0; stage < 4; ++stage) {
+    SCOPED_TRACE(stage);
+    FootprintOptions options = options_for(stage, DType::bf16);
+    const Footprint without = footprint(model, options);
+    const auto sums = [&](DeviceSums by) {
+      options.sums = by;
+      const Footprint need = footprint(model, options);
+      const std::int64_t bytes = need.buffers(BufferUse::sums, Tier::device);
+      EXPECT_EQ(need.total(Tier::device), without.total(Tier::device) + bytes);
+      EXPECT_EQ(need.total(Tier::host), without.total(Tier::host));
+      return bytes;
+    };
+    EXPECT_EQ(sums(DeviceSums::none), 0);
+    EXPECT_EQ(sums(DeviceSums::library), 0) << "two ranks: the mean is a power of two";
+    EXPECT_EQ(sums(DeviceSums::rank_order), (256 + 256) + (512 + 256));
+    options.micro_steps = 2;  // where G is fp32, and added to
+    const bool adds_up = stage >= 2;
+    options.sums = DeviceSums::library;
+    EXPECT_EQ(footprint(model, options).buffers(BufferUse::sums, Tier::device),
+              adds_up ? 256 + 256 : 0);
+  }
+}
+
 TEST(Footprint, MastersAreHalvedWhereTheirParametersAre) {
   const ModelLayout model = equal_units(8 * 6400, 8, DType::bf16, 1);
   FootprintOptions options = options_for(3, DType::bf16);

@@ -35,7 +35,7 @@ constexpr std::array<EnvVarInfo, 28> kEnvVars{{
     {EnvVar::kCalibration, "ZEROSHARD_CALIBRATION", "the file that keeps what was measured here"},
     {EnvVar::kCacheHome, "XDG_CACHE_HOME", "where such files are, if that is not set"},
     {EnvVar::kHome, "HOME", "whose .cache that is, if neither is set"},
-    {EnvVar::kNccl, "ZEROSHARD_NCCL", "1: ranks with a GPU each talk through NCCL"},
+    {EnvVar::kNccl, "ZEROSHARD_NCCL", "NCCL between GPUs: 1 insists, 0 refuses"},
     {EnvVar::kNcclMultiRank, "NCCL_MULTI_RANK_GPU_ENABLE", "1: NCCL lets ranks share a GPU"},
     {EnvVar::kTorchAllocator, "PYTORCH_ALLOC_CONF", "settings of torch's allocator"},
     {EnvVar::kTorchCudaAlloc, "PYTORCH_CUDA_ALLOC_CONF", "settings of torch's allocator on GPUs"},

@@ -16,6 +16,7 @@
 
 #include "zeroshard/comm/handle.h"
 #include "zeroshard/comm/operation.h"
+#include "zeroshard/layout/sum_scratch.h"
 
 namespace zeroshard {
 
@@ -36,6 +37,10 @@ struct ReducePair {
 struct ReduceOptions {
   float scale = 1.0F;       // multiplies the fp32 sum before it is stored
   bool accumulate = false;  // the sum is added to what `out` holds instead of replacing it
+  // Memory of the device for sums that are made there, which several operations of one communicator
+  // may share (layout/sum_scratch.h). Without, or where it is too small, the communicator has some.
+  void* scratch = nullptr;
+  std::int64_t scratch_bytes = 0;
 };
 
 enum class ReduceOp { sum, max };
@@ -49,6 +54,9 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
+
+  // Who adds up what lies on devices. The same on all ranks.
+  virtual DeviceSums device_sums() const { return DeviceSums::none; }
 
   virtual Handle all_gather_into(const std::vector<GatherPair>& pairs,
                                  const std::string& label) = 0;

@@ -12,15 +12,18 @@
 #include "zeroshard/base/rank.h"
 #include "zeroshard/comm/faults.h"
 #include "zeroshard/comm/greeting.h"
+#include "zeroshard/comm/launch_words.h"
 
 namespace zeroshard {
 
 // What a rank tells in a round. Where more lanes wait than there is room for, a second message
-// follows, of as many as wait on the rank where most do.
+// follows, of as many entries as the rank tells that tells most.
 struct LaunchOrder::Message {
+  static constexpr std::size_t kRoom = 14;
+
   Word word = Word::here;
   std::uint64_t count = 0;
-  std::array<WaitingLane, 6> first = {};
+  std::array<WaitingCall, kRoom> first = {};
 };
 
 namespace {
@@ -50,22 +53,6 @@ Handle gather_bytes(Communicator& comm, const std::vector<T>& mine, std::vector<
   return comm.all_gather_into({{ConstPiece{mine.data(), bytes, DType::uint8},
                                 Piece{all.data(), bytes * comm.world_size(), DType::uint8}}},
                               label);
-}
-
-// Does it, and throws its error with the operation of this rank that it was for.
-template <typename Body>
-auto for_operation(const OperationTag& tag, const Body& body) {
-  const auto extended = [&](Fault fault) {
-    fault.what = fmt::format("{}, in {}", fault.what, describe(tag));
-    return fault;
-  };
-  try {
-    return body();
-  } catch (const PeerError& error) {
-    throw PeerError(extended(error.fault()));
-  } catch (const CommError& error) {
-    throw CommError(extended(error.fault()));
-  }
 }
 
 }  // namespace
@@ -171,24 +158,29 @@ bool LaunchOrder::meet(Word word) {
   if (ended_rank_ >= 0 && word == Word::ending) return false;
   std::vector<Message> mine(1), all;
   mine[0].word = word;
-  told_.clear();
-  {
-    const std::lock_guard lock(mutex_);
-    has_news_ = false;
-    for (const auto& [lane, calls] : waiting_) {
-      told_.push_back({static_cast<std::uint64_t>(lane), hash_of(calls.front().call.tag)});
-    }
-  }
+  told_ = what_waits();
   if (ended_rank_ >= 0) throw rank_ended(ended_rank_, first_tag());
   mine[0].count = told_.size();
   std::copy_n(told_.begin(), std::min(told_.size(), mine[0].first.size()), mine[0].first.begin());
-  wait(gather_bytes(*hosts_, mine, all, "the next launch"));
+  wait(gather_bytes(*hosts_, mine, all, launch_labels::kNext));
   last_round_ = Clock::now();
   judge_words(all);
-  const std::vector<int> lanes = lanes_that_wait_everywhere(all);
-  for (const int lane : lanes) launch_first(lane);
-  launched_last_ = !lanes.empty();
+  launch(common_beginning(told_by_all(all), all.size()));
   return word != Word::ending;
+}
+
+std::vector<WaitingCall> LaunchOrder::what_waits() {
+  WaitingTags tags;
+  const std::lock_guard lock(mutex_);
+  has_news_ = false;
+  for (const auto& [lane, calls] : waiting_) {
+    std::vector<std::uint64_t>& of_lane = tags[static_cast<std::uint64_t>(lane)];
+    for (const Waiting& each : calls) {
+      if (of_lane.size() == Message::kRoom) break;
+      of_lane.push_back(hash_of(each.call.tag));
+    }
+  }
+  return told_by_turns(tags, Message::kRoom);
 }
 
 void LaunchOrder::judge_words(const std::vector<Message>& messages) {
@@ -225,35 +217,25 @@ void LaunchOrder::throw_if_abandoned() {
   throw left_behind();
 }
 
-std::vector<int> LaunchOrder::lanes_that_wait_everywhere(const std::vector<Message>& messages) {
+// Equally many entries of each.
+std::vector<WaitingCall> LaunchOrder::told_by_all(const std::vector<Message>& messages) {
   std::uint64_t most = 0;
   for (const Message& each : messages) most = std::max(most, each.count);
-  std::vector<WaitingLane> all;
-  if (most > messages[0].first.size()) {
+  std::vector<WaitingCall> all;
+  if (most > Message::kRoom) {
     told_.resize(most);
-    wait(gather_bytes(*hosts_, told_, all, "the next launches"));
+    wait(gather_bytes(*hosts_, told_, all, launch_labels::kMore));
   } else {
     for (const Message& each : messages) {
       all.insert(all.end(), each.first.begin(), each.first.end());
     }
   }
   judge_time(all, all.size() / messages.size());
-  std::map<std::uint64_t, std::vector<std::uint64_t>> tags;  // by lane
-  for (const WaitingLane& each : all) {
-    if (each.lane != 0) tags[each.lane].push_back(each.tag);
-  }
-  std::vector<int> lanes;
-  for (const auto& [lane, of_ranks] : tags) {
-    if (of_ranks.size() < messages.size()) continue;
-    lanes.push_back(static_cast<int>(lane));
-    const bool equal = std::ranges::all_of(of_ranks, [&](auto tag) { return tag == of_ranks[0]; });
-    if (!equal) check_tags(lanes.back());
-  }
-  return lanes;
+  return all;
 }
 
 // An operation that has waited for too long names the ranks that have not brought it.
-void LaunchOrder::judge_time(const std::vector<WaitingLane>& all, std::size_t lanes_of_each) {
+void LaunchOrder::judge_time(const std::vector<WaitingCall>& all, std::size_t told_by_each) {
   OperationTag late;
   std::uint64_t lane = 0;
   {
@@ -266,29 +248,40 @@ void LaunchOrder::judge_time(const std::vector<WaitingLane>& all, std::size_t la
   }
   if (lane == 0) return;
   std::vector<int> missing;
-  for (std::size_t rank = 0; rank * lanes_of_each < all.size(); ++rank) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank * lanes_of_each);
-    const bool waits = std::any_of(begin, begin + static_cast<std::ptrdiff_t>(lanes_of_each),
-                                   [&](const WaitingLane& each) { return each.lane == lane; });
+  for (std::size_t rank = 0; rank * told_by_each < all.size(); ++rank) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank * told_by_each);
+    const bool waits = std::any_of(begin, begin + static_cast<std::ptrdiff_t>(told_by_each),
+                                   [&](const WaitingCall& each) { return each.lane == lane; });
     if (!waits) missing.push_back(static_cast<int>(rank));
   }
   if (!missing.empty()) throw waited_too_long(late, options_.timeout, missing);
 }
 
+// What all agree on ends well though ranks differ behind it, as it would where nothing is launched
+// ahead. The hosts talk first: a launch may fail on one rank alone, which then talks no more.
+void LaunchOrder::launch(const RoundResult& agreed) {
+  const std::exception_ptr difference = agreed.different == 0 ? nullptr : difference_in(agreed);
+  for (const std::uint64_t lane : agreed.lanes) launch_first(static_cast<int>(lane));
+  launched_last_ = !agreed.lanes.empty();
+  if (difference == nullptr) return;
+  let_end();
+  std::rethrow_exception(difference);
+}
+
 // All ranks have seen that they are about to launch different operations; now they say which.
-void LaunchOrder::check_tags(int lane) {
+std::exception_ptr LaunchOrder::difference_in(const RoundResult& agreed) {
   std::vector<Greeting> mine(1), all;
   {
     const std::lock_guard lock(mutex_);
     Call shown;  // without its memory, which is the device's
-    shown.tag = waiting_.at(lane).front().call.tag;
+    shown.tag = waiting_.at(static_cast<int>(agreed.different)).at(agreed.place).call.tag;
     mine[0] = greeting_of(shown);
   }
-  wait(gather_bytes(*hosts_, mine, all, "different launches"));
+  wait(gather_bytes(*hosts_, mine, all, launch_labels::kDifferent));
   const std::exception_ptr difference = disagreement_of(all, std::vector<bool>(all.size(), true));
   ZS_CHECK(difference != nullptr, "operations differ by their hashes alone");
   hosts_failed_ = true;  // every rank knows already
-  std::rethrow_exception(difference);
+  return difference;
 }
 
 void LaunchOrder::launch_first(int lane) {
@@ -308,6 +301,18 @@ void LaunchOrder::launch_first(int lane) {
   const auto point = std::make_shared<LaunchedPoint>(end.point());
   under_way_.push_back({first.call.tag, end, point});
   first.call.completion->finish_behind(Event(point));
+}
+
+// All ranks have launched what is under way, so it ends by itself, unless a rank has failed in
+// that.
+void LaunchOrder::let_end() {
+  const auto end = Clock::now() + kFarewell;
+  while (Clock::now() < end) {
+    throw_if_abandoned();
+    forget_what_is_over();
+    if (under_way_.empty()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 // Nothing may touch the calls' memory any more when their handles say that they are over.
@@ -340,7 +345,7 @@ void LaunchOrder::say_failed() noexcept {
     last_round_of_all_ = hosts_->all_gather_into(
         {{ConstPiece{last_words_.data(), bytes, DType::uint8},
           Piece{last_words_.data() + 1, bytes * hosts_->world_size(), DType::uint8}}},
-        "the next launch");
+        launch_labels::kNext);
   } catch (...) {  // then they learn of it from the launcher
   }
 }

@@ -6,22 +6,29 @@
 // skips a unit, say), launching each as it comes would let them wait for each other for ever. So
 // nothing is launched before every rank has brought it:
 //
-// - In a round every rank tells which lanes have an operation waiting, and learns the same of all
-//   others. The lanes that wait on all ranks are the same list everywhere; their first operations
-//   are launched, the lanes in the order of their numbers.
+// - In a round every rank tells, for each lane, which operations wait at its front, and learns the
+//   same of all others. Of each lane the longest beginning that all ranks have told is the same
+//   list everywhere; it is launched, the lanes by turns (launch_round.h). Where two ranks differ in
+//   it, what is before that is launched, and then the difference is everybody's error.
 // - A rank enters a round as soon as something waits, and again until nothing does; and from its
 //   first operation on every two seconds, so that a rank that is gone is noticed by all others
 //   whatever their hosts wait for, and no round stays open for want of an idle rank.
 //
-// Why this cannot hang: whatever is launched is launched by all ranks, in one order, on one stream
-// of each; so the operation that is first in that order and not over waits for nobody's host. And
-// whatever two communicators with threads of their own could bring to its end is launched:
-// operations of a lane come in one order, and one that all ranks have brought waits for the next
-// round alone. A rank whose launches fail says so in its last round, and all fail with it. A rank
-// that ends says that too: who waits for it afterwards fails. This holds for one order; kernels of
-// another library, or of another order, on the same devices are none of its business.
+// Why this cannot hang: all ranks make a round's list from the same messages, and launch all of it
+// before they enter the next; so whatever is launched is launched by all ranks, in one order, on
+// one stream of each, and the operation that is first in that order and not over waits for nobody's
+// host. That a round launches several changes nothing in this: every one of them has been brought
+// by every rank before the first of them is launched, so none waits for what a host would still
+// have to do. And whatever two communicators with threads of their own could bring to its end is
+// launched: operations of a lane come in one order, each rank tells the front of every lane however
+// many there are, and a front that all ranks have brought is launched in the round that tells it. A
+// rank whose launches fail says so in its last round, and all fail with it. A rank that ends says
+// that too: who waits for it afterwards fails. This holds for one order; kernels of another
+// library, or of another order, on the same devices are none of its business.
 //
-// A round costs one small all-gather between hosts, which overlaps with the device's work.
+// A round costs one small all-gather between hosts, which overlaps with the device's work. Of what
+// waits while it is under way as much is launched by the next as a message has room for, so that
+// hosts that are slow to answer make rounds longer, and not more.
 #pragma once
 
 #include <chrono>
@@ -37,6 +44,7 @@
 #include <vector>
 
 #include "zeroshard/comm/call.h"
+#include "zeroshard/comm/launch_round.h"
 #include "zeroshard/comm/launched_point.h"
 #include "zeroshard/device/event.h"
 
@@ -69,12 +77,6 @@ class Launches {
 struct LaunchOrderOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   std::chrono::milliseconds heartbeat = std::chrono::seconds(2);
-};
-
-// A lane with an operation that waits. Numbers of lanes count from 1, so 0 is none.
-struct WaitingLane {
-  std::uint64_t lane = 0;
-  std::uint64_t tag = 0;
 };
 
 class LaunchOrder final : private LaunchHosts {
@@ -120,11 +122,14 @@ class LaunchOrder final : private LaunchHosts {
   Clock::duration time_to_sleep() const;
   void forget_what_is_over();
   bool meet(Word word);
-  std::vector<int> lanes_that_wait_everywhere(const std::vector<Message>& messages);
+  std::vector<WaitingCall> what_waits();
+  std::vector<WaitingCall> told_by_all(const std::vector<Message>& messages);
   void judge_words(const std::vector<Message>& messages);
-  void judge_time(const std::vector<WaitingLane>& all, std::size_t lanes_of_each);
-  void check_tags(int lane);
+  void judge_time(const std::vector<WaitingCall>& all, std::size_t told_by_each);
+  void launch(const RoundResult& agreed);
+  std::exception_ptr difference_in(const RoundResult& agreed);
   void launch_first(int lane);
+  void let_end();
   void fail(const std::exception_ptr& error);
   void say_failed() noexcept;
   void end_last_round() noexcept;
@@ -145,7 +150,7 @@ class LaunchOrder final : private LaunchHosts {
 
   // The thread alone uses these.
   std::deque<UnderWay> under_way_;  // in order
-  std::vector<WaitingLane> told_;   // of this rank, in the round that is open
+  std::vector<WaitingCall> told_;   // of this rank, in the round that is open
   bool launched_last_ = false;
   int ended_rank_ = -1;  // one that has said its last word
   bool hosts_failed_ = false;

@@ -13,6 +13,7 @@ class CountingCommunicator final : public Communicator {
 
   int rank() const override { return comm_.rank(); }
   int world_size() const override { return comm_.world_size(); }
+  DeviceSums device_sums() const override { return comm_.device_sums(); }
 
   Handle all_gather_into(const std::vector<GatherPair>& pairs, const std::string& label) override {
     ledger_.add(Operation::all_gather, label, bytes_sent(pairs, world_size()));

@@ -12,6 +12,7 @@
 #include "zeroshard/comm/launch_order.h"
 #include "zeroshard/comm/nccl_launches.h"
 #include "zeroshard/comm/nccl_library.h"
+#include "zeroshard/comm/nccl_trial.h"
 
 namespace zeroshard {
 namespace {
@@ -20,11 +21,12 @@ class NcclCommunicator final : public CallCommunicator {
  public:
   // `through_host` is this lane's alone.
   NcclCommunicator(std::shared_ptr<LaunchOrder> order, std::unique_ptr<Communicator> through_host,
-                   Device device)
+                   Device device, DeviceSums sums)
       : order_(std::move(order)),
         lane_(order_->add_lane()),
         through_host_(std::move(through_host)),
-        device_(device) {}
+        device_(device),
+        sums_(sums) {}
 
   // Waits until what it was given is over, unless an exception takes it away.
   ~NcclCommunicator() override {
@@ -37,9 +39,11 @@ class NcclCommunicator final : public CallCommunicator {
 
   int rank() const override { return through_host_->rank(); }
   int world_size() const override { return through_host_->world_size(); }
+  DeviceSums device_sums() const override { return sums_; }
 
   std::unique_ptr<Communicator> make_sibling() override {
-    return std::make_unique<NcclCommunicator>(order_, through_host_->make_sibling(), device_);
+    return std::make_unique<NcclCommunicator>(order_, through_host_->make_sibling(), device_,
+                                              sums_);
   }
 
  private:
@@ -81,24 +85,50 @@ class NcclCommunicator final : public CallCommunicator {
   const int lane_;
   const std::unique_ptr<Communicator> through_host_;
   const Device device_;
+  const DeviceSums sums_;
   Handle last_;
 };
+
+const NcclLibrary& library_of(const NcclOptions& options) {
+  const NcclLibrary* const library = options.library != nullptr ? options.library : nccl_library();
+  if (library != nullptr) return *library;
+  throw ConfigError({.what = "there is no NCCL for several ranks with a GPU each",
+                     .value = missing_nccl(),
+                     .remedy = "install the torch for CUDA, which brings it along"});
+}
+
+// What the launches have to say to other ranks goes by `said`.
+std::unique_ptr<Communicator> over(std::unique_ptr<NcclLaunches> launches,
+                                   std::unique_ptr<Communicator> said,
+                                   std::unique_ptr<Communicator> hosts, Device device,
+                                   const NcclOptions& options) {
+  auto order = std::make_shared<LaunchOrder>(
+      std::move(said), std::move(launches),
+      LaunchOrderOptions{.timeout = options.comm.timeout, .heartbeat = options.heartbeat});
+  return std::make_unique<NcclCommunicator>(
+      std::move(order), carry_through_host(std::move(hosts), {.device = device}), device,
+      options.comm.deterministic ? DeviceSums::rank_order : DeviceSums::library);
+}
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> hosts,
                                                      Device device, const NcclOptions& options) {
-  const NcclLibrary* const library = options.library != nullptr ? options.library : nccl_library();
-  if (library == nullptr) {
-    throw ConfigError({.what = "there is no NCCL for several ranks with a GPU each",
-                       .value = missing_nccl(),
-                       .remedy = "install the torch for CUDA, which brings it along"});
-  }
-  auto order = std::make_shared<LaunchOrder>(
-      hosts->make_sibling(), std::make_unique<NcclLaunches>(*library, device, options),
-      LaunchOrderOptions{.timeout = options.comm.timeout, .heartbeat = options.heartbeat});
-  return std::make_unique<NcclCommunicator>(
-      std::move(order), carry_through_host(std::move(hosts), {.device = device}), device);
+  auto launches = std::make_unique<NcclLaunches>(library_of(options), device, options);
+  auto said = hosts->make_sibling();
+  return over(std::move(launches), std::move(said), std::move(hosts), device, options);
+}
+
+TriedNccl try_nccl_communicator(std::unique_ptr<Communicator>& hosts, Device device,
+                                const NcclOptions& options) {
+  auto launches = std::make_unique<NcclLaunches>(library_of(options), device, options);
+  auto said = hosts->make_sibling();
+  std::string failed = try_nccl(*launches, *said,
+                                {.device = device,
+                                 .deterministic = options.comm.deterministic,
+                                 .time = std::min(options.trial_time, options.comm.timeout)});
+  if (!failed.empty()) return {.failed = std::move(failed)};
+  return {.comm = over(std::move(launches), std::move(said), std::move(hosts), device, options)};
 }
 
 }  // namespace zeroshard

@@ -22,6 +22,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "zeroshard/comm/communicator.h"
@@ -37,6 +38,9 @@ struct NcclOptions {
   CommOptions comm = {};
   // So often ranks look whether all are still there, from the first operation on.
   std::chrono::milliseconds heartbeat = std::chrono::seconds(2);
+  // A trial's (nccl_trial.h), to meet, and as much again to move some bytes; never more than the
+  // communicator's timeout.
+  std::chrono::milliseconds trial_time = std::chrono::seconds(30);
   // Tests bring their own library and their own device, with kernels of its own.
   const NcclLibrary* library = nullptr;
   std::function<void(Device, const std::vector<ArrayWrite>&)> write = write_arrays;
@@ -46,5 +50,15 @@ struct NcclOptions {
 // its first operation.
 std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> hosts,
                                                      Device device, const NcclOptions& options);
+
+struct TriedNccl {
+  std::unique_ptr<Communicator> comm = {};  // null where the trial has failed
+  std::string failed = {};                  // a sentence; the same on all ranks
+};
+
+// The same after a trial, which is collective, and whose meeting the communicator goes on with.
+// `hosts` is taken where the trial passes, and as it was where it does not.
+TriedNccl try_nccl_communicator(std::unique_ptr<Communicator>& hosts, Device device,
+                                const NcclOptions& options);
 
 }  // namespace zeroshard

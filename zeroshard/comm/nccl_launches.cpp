@@ -1,7 +1,7 @@
 #include "zeroshard/comm/nccl_launches.h"
 
 #include <algorithm>
-#include <cmath>
+#include <exception>
 #include <future>
 #include <memory>
 #include <thread>
@@ -12,11 +12,12 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/half.h"
 #include "zeroshard/comm/carry_slot.h"
+#include "zeroshard/comm/common_progress.h"
+#include "zeroshard/comm/launch_words.h"
 
 namespace zeroshard {
 namespace {
 
-constexpr std::chrono::milliseconds kTellAgain{100};  // while meeting, how far each one is
 constexpr std::chrono::milliseconds kFarewell{5000};  // to ranks that may never say theirs
 
 int type_of(DType dtype) {
@@ -39,21 +40,12 @@ std::byte* part_of(void* data, std::int64_t index, std::int64_t bytes) {
   return static_cast<std::byte*>(data) + index * bytes;
 }
 
-// Kernels read and write whole vectors: every place in scratch memory begins like a buffer.
-std::int64_t in_scratch(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
-// A factor in two: a power of two, by which nothing is rounded unless it is subnormal, and the
-// rest.
-struct SplitFactor {
-  float power = 1.0F;
-  float rest = 1.0F;
-};
-
-SplitFactor split(float factor) {
-  if (!std::isfinite(factor) || factor <= 0.0F) return {.power = 1.0F, .rest = factor};
-  int exponent = 0;
-  const float fraction = std::frexp(factor, &exponent);  // from 0.5 on, below 1
-  return {.power = std::ldexp(1.0F, exponent - 1), .rest = fraction * 2.0F};
+std::vector<SummedPart> parts_of(const std::vector<ReducePair>& pairs) {
+  std::vector<SummedPart> parts;
+  for (const ReducePair& pair : pairs) {
+    parts.push_back({pair.out.count, pair.in.dtype, pair.out.dtype});
+  }
+  return parts;
 }
 
 }  // namespace
@@ -76,6 +68,11 @@ bool NcclLaunches::can_move(const GatherPair& pair) { return uses_device(pair.ou
 
 bool NcclLaunches::can_move(const ReducePair& pair) {
   return uses_device(pair.in) && uses_device(pair.out.read());
+}
+
+void NcclLaunches::end_trial() {
+  patience_ = options_.comm.timeout;
+  own_scratch_ = {};
 }
 
 // torch's events would otherwise make the first device current, and with it a context there.
@@ -137,15 +134,21 @@ void NcclLaunches::end(Result (*how)(NcclLibrary::Comm)) noexcept {
   comm_ = nullptr;
 }
 
-// The library's own meeting does not notice a rank that dies in it; the hosts' does.
+// The library's own meeting does not notice a rank that dies in it; the hosts' does. Whatever goes
+// wrong on this rank alone, the others are told: they go through the same rounds.
 void NcclLaunches::meet(LaunchHosts& hosts) {
   rank_ = hosts.comm().rank();
   ranks_ = hosts.comm().world_size();
-  stream_ = Stream::make(device_, StreamPriority::urgent);
+  std::exception_ptr broken;
+  try {
+    stream_ = Stream::make(device_, StreamPriority::urgent);
+  } catch (...) {
+    broken = std::current_exception();
+  }
   NcclLibrary::Id id;
   Result result = share_id(id, hosts);
-  if (result == NcclLibrary::kSuccess) result = meet_others(id);
-  wait_until_all_have_met(result, hosts);
+  if (!broken && result == NcclLibrary::kSuccess) result = meet_others(id);
+  wait_until_all_have_met(result, broken, hosts);
 }
 
 // Rank 0 makes it. Where it cannot, the others get none, and hear of that in what follows.
@@ -153,8 +156,8 @@ NcclLibrary::Result NcclLaunches::share_id(NcclLibrary::Id& id, LaunchHosts& hos
   const Result made = rank_ == 0 ? nccl_.get_unique_id(&id) : NcclLibrary::kSuccess;
   if (made != NcclLibrary::kSuccess) id = {};
   const auto bytes = static_cast<std::int64_t>(id.bytes.size());
-  hosts.wait(
-      hosts.comm().broadcast({id.bytes.data(), bytes, DType::uint8}, 0, "NCCL's identifier"));
+  hosts.wait(hosts.comm().broadcast({id.bytes.data(), bytes, DType::uint8}, 0,
+                                    launch_labels::kIdentifier));
   const bool is_there = id.bytes != NcclLibrary::Id().bytes;
   return is_there || made != NcclLibrary::kSuccess ? made : NcclLibrary::kRemoteError;
 }
@@ -168,34 +171,28 @@ NcclLibrary::Result NcclLaunches::meet_others(const NcclLibrary::Id& id) {
   return result;
 }
 
-// All ranks go through the same rounds, and so come to the same end.
-void NcclLaunches::wait_until_all_have_met(Result begun, LaunchHosts& hosts) {
-  enum Progress : std::int32_t { kDone, kUnderWay, kFailed, kTooLate };
-  const auto deadline = std::chrono::steady_clock::now() + options_.comm.timeout;
+void NcclLaunches::wait_until_all_have_met(Result begun, const std::exception_ptr& broken,
+                                           LaunchHosts& hosts) {
   const bool failed = begun != NcclLibrary::kSuccess && begun != NcclLibrary::kInProgress;
-  std::int32_t worst = kUnderWay;
-  while (worst == kUnderWay) {
-    const auto look_again = std::chrono::steady_clock::now() + kTellAgain;
-    Result now = failed ? begun : state();
-    while (now == NcclLibrary::kInProgress && std::chrono::steady_clock::now() < look_again) {
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-      now = state();
-    }
-    worst = now == NcclLibrary::kSuccess                  ? kDone
-            : now != NcclLibrary::kInProgress             ? kFailed
-            : std::chrono::steady_clock::now() > deadline ? kTooLate
-                                                          : kUnderWay;
-    hosts.wait(hosts.comm().all_reduce({&worst, 1, DType::int32}, ReduceOp::max, "NCCL's meeting"));
-    if (worst == kFailed) require(now, "meeting");
-  }
-  if (worst == kDone) return;
-  if (worst == kFailed) {
+  Result now = begun;
+  const auto look = [&] {
+    if (broken) return Progress::failed;
+    if (!failed) now = state();
+    return now == NcclLibrary::kSuccess      ? Progress::done
+           : now == NcclLibrary::kInProgress ? Progress::under_way
+                                             : Progress::failed;
+  };
+  const Progress worst =
+      wait_together(hosts, {.time = patience_, .label = launch_labels::kMeeting}, look);
+  if (worst == Progress::done) return;
+  if (broken) std::rethrow_exception(broken);
+  if (worst == Progress::failed) {
+    require(now, "meeting");
     throw PeerError({.what = "NCCL failed in meeting on another rank",
                      .remedy = "see that rank's own message"});
   }
-  throw CommError(
-      {.what = fmt::format("NCCL did not meet within {} ms", options_.comm.timeout.count()),
-       .remedy = "NCCL_DEBUG=INFO shows what it waits for"});
+  throw CommError({.what = fmt::format("NCCL did not meet within {} ms", patience_.count()),
+                   .remedy = "NCCL_DEBUG=INFO shows what it waits for"});
 }
 
 // Everything from here on is called with the stream as the current one.
@@ -220,16 +217,15 @@ void NcclLaunches::gather(const std::vector<GatherPair>& pairs) {
 // A sum goes to its place by itself, unless something is to be done to it first.
 void NcclLaunches::reduce_scatter(const std::vector<ReducePair>& pairs,
                                   const ReduceOptions& options) {
-  const SplitFactor factor = split(options.scale);
+  const SplitFactor factor = split_factor(options.scale);
+  const SumOptions sums = sum_options(options);
   const auto is_direct = [&](const ReducePair& pair) {
-    return factor.rest == 1.0F && !options.accumulate && pair.in.dtype == pair.out.dtype;
+    return sums_in_place({pair.out.count, pair.in.dtype, pair.out.dtype}, sums);
   };
-  std::int64_t bytes = 0;
   for (const ReducePair& pair : pairs) {
     scaled_sum(pair.in.dtype, factor.power);  // made before the group, which holds launches alone
-    if (!is_direct(pair)) bytes += in_scratch(pair.out.count * bytes_of(pair.in.dtype));
   }
-  scratch(bytes);
+  begin_scratch(sum_scratch_bytes(parts_of(pairs), sums), options);
   std::vector<ArrayWrite> writes;
   grouped([&] {
     for (const ReducePair& pair : pairs) {
@@ -251,6 +247,7 @@ void NcclLaunches::reduce_scatter(const std::vector<ReducePair>& pairs,
               "a reduce-scatter");
     }
   });
+  ZS_CHECK_EQ(scratch_taken_, scratch_end_, "scratch of a sum");
   if (!writes.empty()) options_.write(device_, writes);
 }
 
@@ -259,13 +256,9 @@ void NcclLaunches::reduce_scatter(const std::vector<ReducePair>& pairs,
 void NcclLaunches::reduce_in_rank_order(const std::vector<ReducePair>& pairs,
                                         const ReduceOptions& options) {
   constexpr std::int64_t kFloat = 4;
-  std::int64_t needed = 0;
-  for (const ReducePair& pair : pairs) {
-    needed += in_scratch(pair.out.count * kFloat) +
-              (ranks_ - 1) * in_scratch(pair.out.count * bytes_of(pair.in.dtype));
-  }
+  const std::int64_t needed = sum_scratch_bytes(parts_of(pairs), sum_options(options));
   if (needed == 0) return;
-  scratch(needed);
+  begin_scratch(needed, options);
   std::vector<std::vector<ArrayWrite>> steps(static_cast<std::size_t>(ranks_) + 1);
   grouped([&] {
     for (const ReducePair& pair : pairs) {
@@ -298,6 +291,7 @@ void NcclLaunches::reduce_in_rank_order(const std::vector<ReducePair>& pairs,
                               .adds = options.accumulate});
     }
   });
+  ZS_CHECK_EQ(scratch_taken_, scratch_end_, "scratch of a sum");
   for (const std::vector<ArrayWrite>& step : steps) options_.write(device_, step);
 }
 
@@ -333,22 +327,33 @@ void NcclLaunches::grouped(const std::function<void()>& calls) {
     nccl_.group_end();  // the group is of this thread, and must not stay open
     throw;
   }
-  settle(nccl_.group_end(), "a launch", options_.comm.timeout);
+  settle(nccl_.group_end(), "a launch", patience_);
 }
 
-// One buffer that grows. Whoever used it before is earlier on the same stream.
-void NcclLaunches::scratch(std::int64_t bytes) {
-  if (bytes > scratch_.bytes()) {
-    scratch_ = {};
-    scratch_ = Buffer(device_, bytes);
-  }
-  if (bytes > 0) scratch_.wrote(*stream_);
+SumOptions NcclLaunches::sum_options(const ReduceOptions& options) const {
+  return {.sums = options_.comm.deterministic ? DeviceSums::rank_order : DeviceSums::library,
+          .ranks = ranks_,
+          .scale = options.scale,
+          .accumulates = options.accumulate};
+}
+
+// The caller's, or one buffer that grows. Whoever used either before is earlier on the same stream.
+void NcclLaunches::begin_scratch(std::int64_t bytes, const ReduceOptions& options) {
+  scratch_end_ = bytes;
   scratch_taken_ = 0;
+  scratch_ = static_cast<std::byte*>(options.scratch);
+  if (bytes == 0 || (scratch_ != nullptr && bytes <= options.scratch_bytes)) return;
+  if (bytes > own_scratch_.bytes()) {
+    own_scratch_ = {};
+    own_scratch_ = Buffer(device_, bytes);
+  }
+  own_scratch_.wrote(*stream_);
+  scratch_ = static_cast<std::byte*>(own_scratch_.data());
 }
 
 std::byte* NcclLaunches::take_scratch(std::int64_t bytes) {
-  auto* const place = static_cast<std::byte*>(scratch_.data()) + scratch_taken_;
-  scratch_taken_ += in_scratch(bytes);
+  auto* const place = scratch_ + scratch_taken_;
+  scratch_taken_ += scratch_place_bytes(bytes);
   return place;
 }
 

@@ -117,6 +117,7 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
       weak_(std::make_shared<WeakCore>(this)),
       offloaded_(*memory_),
       full_scopes_(flat_.size()) {
+  options_.sums = gathers_->device_sums();
   // Another optimizer than ours works on whole masters, and when it says so.
   if (options_.update) {
     options_.zero.halved_masters = false;
@@ -203,7 +204,8 @@ void Core::make_reducer() {
                      .tiers = tiers_,
                      .staging = staging_.get(),
                      .pool = &pool_,
-                     .trace = options_.trace},
+                     .trace = options_.trace,
+                     .sums = options_.sums},
       *memory_, gradient_order_, *reductions_);
   const bool all_on_device = tiers_.first_host_unit == flat_.size();
   if (options_.shows_gradients && stage_keeps_local() && all_on_device) {

@@ -38,8 +38,9 @@ struct EngineOptions {
   std::vector<OptimizerOptions> parameter_groups = {AdamOptions{}};
   std::function<int(const std::string& parameter)> parameter_group_of = {};
   Device device = kCpu;
-  int threads = 0;         // of the optimizer; 0: one per usable CPU
-  Trace* trace = nullptr;  // of what happens when, if any; it outlives the engine
+  DeviceSums sums = DeviceSums::none;  // the communicator's, which says so itself
+  int threads = 0;                     // of the optimizer; 0: one per usable CPU
+  Trace* trace = nullptr;              // of what happens when, if any; it outlives the engine
   // Instead of our kernels: updates the masters of core.master_segments() from their gradients,
   // unscaled and clipped (undefined where no rank had one). It has no moments of ours.
   std::function<void(const std::vector<at::Tensor>& gradients)> update = {};

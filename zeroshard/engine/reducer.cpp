@@ -43,9 +43,11 @@ Reducer::Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& opti
   }
   const ReductionPlan plan = plan_buckets(options);
   make_buckets(plan, options.root_unit);
-  if (!plan_.packs()) return;
-  ring_ = plan.ring;
-  root_slot_bytes_ = plan.root_slot_bytes;
+  if (plan_.packs()) {
+    ring_ = plan.ring;
+    root_slot_bytes_ = plan.root_slot_bytes;
+  }
+  scratch_bytes_ = plan_scratch(plan, options);
   make_buffers();
 }
 
@@ -58,6 +60,17 @@ ReductionPlan Reducer::plan_buckets(const ReducerOptions& options) const {
                                   .dtype = plan_.communication,
                                   .overlap = options.overlap,
                                   .root_unit = options.root_unit});
+}
+
+std::int64_t Reducer::plan_scratch(const ReductionPlan& plan, const ReducerOptions& options) const {
+  std::vector<const UnitLayout*> layouts;
+  for (const FlatUnit* unit : flat_units_) layouts.push_back(&unit->layout());
+  return sum_scratch_bytes(
+      layouts, plan, options.tiers, {plan_.communication, plan_.reduced},
+      {.sums = options.sums,
+       .ranks = plan_.world_size,
+       .scale = plan_.scale_after_sum,
+       .accumulates = plan_.stage.reductions_add_up(plan_.accumulation_steps)});
 }
 
 void Reducer::make_buckets(const ReductionPlan& plan, std::optional<std::size_t> root_unit) {
@@ -77,12 +90,16 @@ void Reducer::make_buckets(const ReductionPlan& plan, std::optional<std::size_t>
 void Reducer::make_buffers() {
   for (int i = 0; i < ring_.slots; ++i) slots_.push_back(make_slot(ring_.slot_bytes));
   if (root_slot_bytes_ > 0) root_slot_ = make_slot(root_slot_bytes_);
+  if (scratch_bytes_ > 0) {
+    scratch_ = memory_.allocate(Category::buffers, Tier::device, scratch_bytes_);
+  }
 }
 
 void Reducer::drop_buffers() {
   for (BucketState& bucket : buckets_) bucket.slot = nullptr;
   slots_.clear();
   root_slot_.reset();
+  scratch_.reset();
 }
 
 std::vector<StateBuffer*> Reducer::memory() {
@@ -234,6 +251,10 @@ void Reducer::launch(std::size_t bucket) {
   order_.before_write();
   std::vector<ReducePair> pairs;
   ReduceOptions options{.scale = plan_.scale_after_sum};
+  if (scratch_) {
+    options.scratch = scratch_->data();
+    options.scratch_bytes = scratch_->bytes();
+  }
   for (const std::size_t index : of.units) {
     UnitGradients& unit = units_[index];
     if (unit.groups.empty()) continue;

@@ -35,6 +35,7 @@ struct ReducerOptions {
   SlotRing* staging = nullptr;  // where some unit's G is on the host
   ThreadPool* pool = nullptr;   // the same
   Trace* trace = nullptr;
+  DeviceSums sums = DeviceSums::none;
 };
 
 class Reducer {
@@ -116,6 +117,7 @@ class Reducer {
 
   ReductionPlan plan_buckets(const ReducerOptions& options) const;
   void make_buckets(const ReductionPlan& plan, std::optional<std::size_t> root_unit);
+  std::int64_t plan_scratch(const ReductionPlan& plan, const ReducerOptions& options) const;
   Slot& ring_slot();
   std::unique_ptr<Slot> make_slot(std::int64_t bytes);
   void* written_memory(UnitGradients& unit, std::size_t group);
@@ -149,8 +151,10 @@ class Reducer {
   std::vector<BucketState> buckets_;
   std::vector<std::unique_ptr<Slot>> slots_;  // buckets take them in turn
   std::unique_ptr<Slot> root_slot_;
-  Ring ring_ = {};                    // of the slots
-  std::int64_t root_slot_bytes_ = 0;  // of the root unit's
+  std::optional<StateBuffer> scratch_;  // for sums that are made on the device
+  Ring ring_ = {};                      // of the slots
+  std::int64_t root_slot_bytes_ = 0;    // of the root unit's
+  std::int64_t scratch_bytes_ = 0;
   std::size_t next_bucket_ = 0;
   bool reduces_ = false;
   bool ends_step_ = false;

@@ -44,6 +44,7 @@ class TracedCommunicator final : public Communicator {
 
   int rank() const override { return comm_->rank(); }
   int world_size() const override { return comm_->world_size(); }
+  DeviceSums device_sums() const override { return comm_->device_sums(); }
 
   Handle all_gather_into(const std::vector<GatherPair>& pairs, const std::string& label) override {
     return traced(Operation::all_gather, label,

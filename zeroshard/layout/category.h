@@ -24,11 +24,11 @@ constexpr std::string_view name_of(Category category) {
 }
 
 // What the buffers are for.
-enum class BufferUse { gather_pool, buckets, staging, undo, snapshot, norm };
+enum class BufferUse { gather_pool, buckets, staging, undo, snapshot, norm, sums };
 
-inline constexpr std::array<BufferUse, 6> kBufferUses{BufferUse::gather_pool, BufferUse::buckets,
-                                                      BufferUse::staging,     BufferUse::undo,
-                                                      BufferUse::snapshot,    BufferUse::norm};
+inline constexpr std::array<BufferUse, 7> kBufferUses{
+    BufferUse::gather_pool, BufferUse::buckets, BufferUse::staging, BufferUse::undo,
+    BufferUse::snapshot,    BufferUse::norm,    BufferUse::sums};
 
 constexpr std::string_view name_of(BufferUse use) {
   switch (use) {
@@ -38,6 +38,7 @@ constexpr std::string_view name_of(BufferUse use) {
     case BufferUse::undo: return "undo records";
     case BufferUse::snapshot: return "copy for saves";
     case BufferUse::norm: return "norm";
+    case BufferUse::sums: return "sums";
   }
   return "?";
 }

@@ -54,10 +54,14 @@ class Accountant {
   }
 
  private:
-  TierPlan make_tier_plan() const {
+  std::vector<const UnitLayout*> unit_layouts() const {
     std::vector<const UnitLayout*> units;
     for (const UnitLayout& unit : model_.units()) units.push_back(&unit);
-    return plan_tiers(units, resident_,
+    return units;
+  }
+
+  TierPlan make_tier_plan() const {
+    return plan_tiers(unit_layouts(), resident_,
                       {.stage = stage_,
                        .offload = options_.offload,
                        .first_host_unit = options_.first_host_unit,
@@ -122,8 +126,19 @@ class Accountant {
   // What a communicator stages inside is its own: mpi's is of a fixed size for each rank, whatever
   // the model's, and so are NCCL's buffers.
   void add_bucket_buffers() {
-    if (world_size_ == 1 || !packs_buckets(options_)) return;
-    add_buffer(BufferUse::buckets, Tier::device, reduction_plan(model_, options_).total_bytes);
+    if (world_size_ == 1) return;
+    const ReductionPlan plan = reduction_plan(model_, options_);
+    if (packs_buckets(options_)) add_buffer(BufferUse::buckets, Tier::device, plan.total_bytes);
+    add_buffer(BufferUse::sums, Tier::device,
+               sum_scratch_bytes(unit_layouts(), plan, tiers_,
+                                 {types_.communication, types_.reduced}, sum_options()));
+  }
+
+  SumOptions sum_options() const {
+    return {.sums = options_.sums,
+            .ranks = world_size_,
+            .scale = mean_factors(options_.precision, world_size_).after_sum,
+            .accumulates = stage_.reductions_add_up(options_.micro_steps)};
   }
 
   // Block by block of what the rank owns of each trainable group (layout/norm_blocks.h) whose G is

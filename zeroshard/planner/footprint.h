@@ -15,6 +15,7 @@
 #include "zeroshard/layout/category.h"
 #include "zeroshard/layout/reduction_plan.h"
 #include "zeroshard/layout/save_memory.h"
+#include "zeroshard/layout/sum_scratch.h"
 #include "zeroshard/layout/tier_plan.h"
 #include "zeroshard/layout/unit_layout.h"
 
@@ -47,7 +48,8 @@ struct FootprintOptions {
   PrecisionOptions precision = {};
   int moments_per_parameter = 2;  // Adam
   std::int64_t micro_steps = 1;
-  bool accelerator = false;  // its norm keeps sums in the device's memory
+  bool accelerator = false;            // its norm keeps sums in the device's memory
+  DeviceSums sums = DeviceSums::none;  // who adds up what ranks send
   // In place of the offload's ratio (layout/tier_plan.h), where a budget decides.
   std::optional<std::size_t> first_host_unit = {};
   // What early updates may take of the host to be taken back; unset: what it takes.

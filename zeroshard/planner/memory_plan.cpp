@@ -18,6 +18,7 @@ MemoryTable engine_table(const Footprint& engine) {
     table.add(Line::moments, tier, engine.bytes(Category::moments, tier));
     table.add(Line::gather_pool, tier, engine.buffers(BufferUse::gather_pool, tier));
     table.add(Line::buckets, tier, engine.buffers(BufferUse::buckets, tier));
+    table.add(Line::sums, tier, engine.buffers(BufferUse::sums, tier));
     table.add(Line::staging, tier,
               engine.buffers(BufferUse::staging, tier) + engine.buffers(BufferUse::norm, tier));
     table.add(Line::undo, tier, engine.buffers(BufferUse::undo, tier));
@@ -118,6 +119,7 @@ std::string_view name_of(Line line) {
     case Line::moments: return "moments";
     case Line::gather_pool: return "gather pool";
     case Line::buckets: return "reduce buckets";
+    case Line::sums: return "sums of ranks";
     case Line::staging: return "staging";
     case Line::undo: return "undo records";
     case Line::snapshot: return "copy for saves";

@@ -25,6 +25,7 @@ enum class Line {
   moments,
   gather_pool,
   buckets,
+  sums,  // beside them, where devices add up what ranks send
   staging,
   undo,         // from which early updates can be taken back
   snapshot,     // a copy that checkpoints are written from
@@ -34,10 +35,10 @@ enum class Line {
   library,      // code, contexts and scratch memory of libraries
 };
 
-inline constexpr std::array<Line, 13> kLines{
-    Line::parameters, Line::gradients, Line::master, Line::moments,  Line::gather_pool,
-    Line::buckets,    Line::staging,   Line::undo,   Line::snapshot, Line::activations,
-    Line::logits,     Line::working,   Line::library};
+inline constexpr std::array<Line, 14> kLines{
+    Line::parameters,  Line::gradients, Line::master,  Line::moments, Line::gather_pool,
+    Line::buckets,     Line::sums,      Line::staging, Line::undo,    Line::snapshot,
+    Line::activations, Line::logits,    Line::working, Line::library};
 
 std::string_view name_of(Line line);
 // Whether the engine's ledger counts it: planned to the byte, where the others are estimates.

@@ -24,14 +24,4 @@ float gradient_factor(const ClipInputs& inputs) {
   return static_cast<float>(1.0 / divisor);
 }
 
-MeanFactors mean_factors(const PrecisionOptions& options, int world_size) {
-  ZS_CHECK_GE(world_size, 1, "mean over ranks");
-  ZS_CHECK_GT(options.gradient_predivide_factor, 0.0, "gradient_predivide_factor");
-  const double ranks = world_size;
-  if (options.prescale_gradients) return {.before_sum = static_cast<float>(1.0 / ranks)};
-  const double predivide = options.gradient_predivide_factor;
-  return {.before_sum = static_cast<float>(1.0 / predivide),
-          .after_sum = static_cast<float>(predivide / ranks)};
-}
-
 }  // namespace zeroshard

@@ -30,16 +30,4 @@ inline double unscaled_norm(const ClipInputs& inputs) {
   return inputs.scaled_norm / inputs.loss_scale;
 }
 
-// The mean over ranks is after_sum * sum over ranks of (before_sum * gradient).
-struct MeanFactors {
-  // On the local gradient; the product is rounded to the communication dtype.
-  float before_sum = 1.0F;
-  float after_sum = 1.0F;  // on the fp32 sum
-};
-
-// By default everything comes after, in fp32. `prescale_gradients` divides by the ranks before the
-// sum instead; `gradient_predivide_factor` f (without prescaling, as in DeepSpeed) divides by f
-// before and multiplies by f / ranks after.
-MeanFactors mean_factors(const PrecisionOptions& options, int world_size);
-
 }  // namespace zeroshard

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "zeroshard/base/check.h"
 #include "zeroshard/base/dtype.h"
 
 namespace zeroshard {
@@ -45,5 +46,26 @@ struct PrecisionOptions {
   // G, the reduced gradient: fp32 where several reductions add up in it, else what travelled.
   DType reduced(bool adds_up) const { return adds_up ? DType::fp32 : communication(); }
 };
+
+// The mean over ranks is after_sum * sum over ranks of (before_sum * gradient).
+struct MeanFactors {
+  // On the local gradient; the product is rounded to the communication dtype.
+  float before_sum = 1.0F;
+  float after_sum = 1.0F;  // on the fp32 sum
+};
+
+// By default everything comes after, in fp32. `prescale_gradients` divides by the ranks before the
+// sum instead; `gradient_predivide_factor` f (without prescaling, as in DeepSpeed) divides by f
+// before and multiplies by f / ranks after. The planner asks this, too: what memory sums need
+// depends on the factor.
+inline MeanFactors mean_factors(const PrecisionOptions& options, int world_size) {
+  ZS_CHECK_GE(world_size, 1, "mean over ranks");
+  ZS_CHECK_GT(options.gradient_predivide_factor, 0.0, "gradient_predivide_factor");
+  const double ranks = world_size;
+  if (options.prescale_gradients) return {.before_sum = static_cast<float>(1.0 / ranks)};
+  const double predivide = options.gradient_predivide_factor;
+  return {.before_sum = static_cast<float>(1.0 / predivide),
+          .after_sum = static_cast<float>(predivide / ranks)};
+}
 
 }  // namespace zeroshard

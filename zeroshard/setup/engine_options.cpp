@@ -28,7 +28,8 @@ FootprintOptions footprint_options_of(const EngineOptions& options) {
           .precision = options.precision,
           .moments_per_parameter = options.update ? 0 : moments,
           .micro_steps = options.accumulation_steps,
-          .accelerator = options.device != kCpu};
+          .accelerator = options.device != kCpu,
+          .sums = options.sums};
 }
 
 FittedMemory fit_options(const EngineOptions& options, const ModelLayout& model,

@@ -8,7 +8,9 @@
 #include <fmt/ranges.h>
 
 #include "zeroshard/base/cpu_products.h"
+#include "zeroshard/base/env.h"
 #include "zeroshard/base/error.h"
+#include "zeroshard/comm/connect_devices.h"
 #include "zeroshard/config/provenance.h"
 #include "zeroshard/layout/placement.h"
 #include "zeroshard/setup/settled_config.h"
@@ -46,6 +48,7 @@ PlanSubject plan_subject(const config::ReadResult& read, const PlannedModel& mod
     offload.parameters = variant.parameters_on_host ? Tier::host : Tier::device;
     FootprintOptions options = footprint_options(settled.config, facts.micro_steps);
     options.accelerator = facts.on_accelerator;
+    options.sums = facts.sums;
     return options;
   };
   const DType dtype = options_of({}, 1).precision.model();
@@ -65,6 +68,13 @@ PlanSubject plan_subject(const config::ReadResult& read, const PlannedModel& mod
                            .all(),
           .rates = facts.rates,
           .options = options_of};
+}
+
+DeviceSums assumed_sums(const Config& config, const PlanFacts& facts) {
+  if (!facts.on_accelerator || facts.ranks == 1) return DeviceSums::none;
+  const auto wish = env_text(EnvVar::kNccl);
+  if (wish ? *wish != "1" : !kNcclHasRunOnGpus) return DeviceSums::none;
+  return config.zero.deterministic ? DeviceSums::rank_order : DeviceSums::library;
 }
 
 Variant configured_variant(const Config& config) {

@@ -24,6 +24,7 @@ struct PlanFacts {
   std::int64_t micro_steps = 1;
   std::int64_t sequence = 0;  // 0: the model's
   std::optional<Rates> rates = {};
+  DeviceSums sums = DeviceSums::none;
 };
 
 // What choices about communication go by, for a model of so many parameters.
@@ -32,6 +33,10 @@ CommunicationFacts communication_facts(const PlanFacts& facts, std::int64_t para
 // `read` and `model` must outlive what is made of it.
 PlanSubject plan_subject(const config::ReadResult& read, const PlannedModel& model,
                          const PlanFacts& facts);
+
+// Who adds up what devices send, where there is no communicator to ask yet: what ZEROSHARD_NCCL
+// says, on ranks with a GPU each.
+DeviceSums assumed_sums(const Config& config, const PlanFacts& facts);
 
 // The variant that the configuration asks for, where it leaves nothing open.
 Variant configured_variant(const Config& config);

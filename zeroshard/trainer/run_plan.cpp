@@ -30,7 +30,8 @@ PlanFacts plan_facts(const RunFacts& facts, std::int64_t micro_batch, std::int64
           .on_accelerator = facts.has_accelerator,
           .has_idle_cores = facts.has_idle_cores,
           .micro_batch = micro_batch,
-          .micro_steps = micro_steps};
+          .micro_steps = micro_steps,
+          .sums = facts.sums};
 }
 
 // Micro-batches that are asked about, each with the micro-steps that it leaves to a step: several
@@ -126,6 +127,7 @@ void settle_micro_batch(config::ReadResult& read, const PlannedModel& model, con
 FootprintOptions counted_options(const RunSettings& run, const RunFacts& facts) {
   FootprintOptions options = footprint_options(run.config, run.batch.accumulation);
   options.accelerator = facts.has_accelerator;
+  options.sums = facts.sums;
   return options;
 }
 

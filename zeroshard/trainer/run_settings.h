@@ -23,9 +23,10 @@ struct RunFacts {
   bool has_idle_cores = false;    // one for each rank of this host, beside those it computes on
   std::int64_t sample_count = 0;  // 0: not known
   int ranks_on_host = 1;
-  MemoryLimits memory = {};       // that a rank may take; none: not known
-  bool memory_is_given = false;   // by the user: then an estimate counts as much as a fact
-  std::string host_said_by = {};  // the file that limits the host, where it is this one
+  MemoryLimits memory = {};            // that a rank may take; none: not known
+  bool memory_is_given = false;        // by the user: then an estimate counts as much as a fact
+  std::string host_said_by = {};       // the file that limits the host, where it is this one
+  DeviceSums sums = DeviceSums::none;  // of the communicator
 };
 
 struct RunSettings {

@@ -103,7 +103,8 @@ RunFacts facts_of(const TrainOptions& options, Device device, bool has_idle_core
           .ranks_on_host = memory.ranks_on_host,
           .memory = memory.limits,
           .memory_is_given = options.device_memory || options.host_memory,
-          .host_said_by = memory.host_said_by};
+          .host_said_by = memory.host_said_by,
+          .sums = comm.device_sums()};
 }
 
 // Rank 0 reads first, so that what is wrong is said once.
