@@ -32,11 +32,7 @@ pack() {
   du -ch "$folder"/*.xz
 }
 
-uninstall() {  # pip warns of what these folders lack, which other packages here want
-  .venv/bin/python -m pip install --disable-pip-version-check "$@" >"$folder/pip.log" 2>&1 || { tail -n 5 "$folder/pip.log" >&2; exit 1; }
-}
-
-pack() {
+unpack() {
   for part in prefix deepspeed; do tar -C "$folder" -xJf "$folder/$part.tar.xz"; done
   [[ ! -f $folder/libnccl.so.2.xz ]] || xz -d --stdout "$folder/libnccl.so.2.xz" >"$folder/libnccl.so.2"
 }

@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "cli/app.h"
 #include "cli/start_ranks.h"
 #include "cli/this_machine.h"
@@ -12,6 +14,7 @@
 #include "cli/usage.h"
 #include "zeroshard/base/error.h"
 #include "zeroshard/base/log.h"
+#include "zeroshard/config/batch_size.h"
 #include "zeroshard/trainer/resume.h"
 
 namespace zeroshard::cli {
@@ -79,17 +82,27 @@ bool nobody_says_ranks(const RankArguments& ranks, const Launch& launch) {
   return !ranks.ranks && ranks.hostfile.empty() && starts_them && launch.world_size == 1;
 }
 
-// They are for GPUs, so a rank that finds none says so and does not go on with its CPU.
+// They are for GPUs, so a rank that finds none says so and does not go on with its CPU. Nobody has
+// asked for several: where they cannot be started, or the batch sizes are of fewer, so it is.
 void choose_ranks(TrainArguments& arguments, const Launch& launch) {
   if (!nobody_says_ranks(arguments.ranks, launch)) return;
-  const int ranks = usual_ranks(arguments.options.device);
+  const int gpus = usual_ranks(arguments.options.device);
+  if (gpus == 1) return;
+  const std::string missing = missing_for_ranks();
+  if (!missing.empty()) {
+    log_info("1 rank, though there are {} GPUs: {}", gpus, missing);
+    return;
+  }
+  const int ranks = config::most_ranks(batch_sizes(arguments.options), gpus);
+  log_info(
+      "{} rank{}, {}; --ranks N starts another number, CUDA_VISIBLE_DEVICES=0,1 leaves GPUs to "
+      "others",
+      ranks, ranks == 1 ? "" : "s",
+      ranks == gpus ? "one for each GPU"
+                    : fmt::format("the most of {} GPUs for which the batch sizes fit", gpus));
   if (ranks == 1) return;
   arguments.ranks.ranks = ranks;
   arguments.options.device = "cuda";
-  log_info(
-      "{} ranks, one for each GPU; --ranks N starts another number, CUDA_VISIBLE_DEVICES=0,1 "
-      "leaves GPUs to others",
-      ranks);
 }
 
 int train(TrainArguments arguments, const std::string& log_level) {

@@ -79,7 +79,7 @@ class InputReader {
 
   // Who names a GPU's memory means GPUs.
   void choose_accelerator() {
-    gpus_ = gpus_here();
+    if (arguments_.device_memory.empty()) gpus_ = gpus_for(arguments_.device);
     PlanFacts& facts = inputs_.facts;
     if (!arguments_.device.empty()) {
       facts.on_accelerator = arguments_.device == "cuda";
@@ -125,13 +125,15 @@ class InputReader {
     if (arguments_.micro_batch) sizes.micro_per_rank = arguments_.micro_batch;
     const auto from_batch = ranks_of(sizes);
     const bool here = facts.on_accelerator && arguments_.device_memory.empty();
-    const int usual = here ? ranks_for_gpus("cuda", static_cast<int>(gpus_.size())) : 1;
+    const int gpus = here ? ranks_for_gpus("cuda", static_cast<int>(gpus_.size())) : 1;
+    const int usual = config::most_ranks(sizes, gpus);
     facts.ranks = arguments_.world_size.value_or(from_batch.value_or(usual));
     if (!arguments_.world_size) {
       assume(fmt::format("no --world-size: {} rank{}{}", facts.ranks, facts.ranks == 1 ? "" : "s",
-                         from_batch  ? ", from the batch sizes"
-                         : usual > 1 ? ", one for each GPU here"
-                                     : ""));
+                         from_batch     ? ", from the batch sizes"
+                         : usual < gpus ? ", the most for which the batch sizes fit"
+                         : usual > 1    ? ", one for each GPU here"
+                                        : ""));
     }
     const config::BatchSizes batch = solved(sizes);
     facts.micro_steps = batch.accumulation;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/build_info.h"
 #include "cli/conduct.h"
 #include "cli/mpirun.h"
 #include "cli/process.h"
@@ -41,6 +42,10 @@ std::vector<std::string> variables_to_export() {
                                   "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"});
 }
 
+std::string find_mpirun() {
+  return find_program("mpirun", "install Open MPI (Debian: openmpi-bin)");
+}
+
 void check_hostfile(const std::string& hostfile) {
   std::error_code ignored;
   if (hostfile.empty() || std::filesystem::is_regular_file(hostfile, ignored)) return;
@@ -66,7 +71,7 @@ std::vector<std::string> launch_command(const RankArguments& arguments, const La
   check_hostfile(arguments.hostfile);
   const int ranks = rank_count(arguments, launch);
   if (ranks == 1 && arguments.hostfile.empty()) return command;
-  return mpirun_command({.mpirun = find_program("mpirun", "install Open MPI (Debian: openmpi-bin)"),
+  return mpirun_command({.mpirun = find_mpirun(),
                          .ranks = ranks,
                          .hostfile = arguments.hostfile,
                          .exports = variables_to_export(),
@@ -93,6 +98,16 @@ Launch launch_of(std::string_view verb, const RankArguments& arguments) {
   refuse_torchrun(verb, launch);
   if (launch.world_size > 1) check_number(arguments.ranks, launch);
   return launch;
+}
+
+std::string missing_for_ranks() {
+  if (std::string_view(build_info::kMpi) == "none") return "this build has no MPI";
+  try {
+    find_mpirun();
+    return {};
+  } catch (const ConfigError&) {
+    return "mpirun, which starts ranks, is not installed (Debian: openmpi-bin)";
+  }
 }
 
 int rank_count(const RankArguments& arguments, const Launch& launch) {

@@ -24,6 +24,9 @@ void add_rank_options(CLI::App& verb, RankArguments& arguments);
 // find each other here, and where --ranks is not what the launcher has started.
 Launch launch_of(std::string_view verb, const RankArguments& arguments);
 
+// Why this program cannot start several ranks on this machine; "" where it can.
+std::string missing_for_ranks();
+
 // As many as will run.
 int rank_count(const RankArguments& arguments, const Launch& launch);
 

@@ -85,6 +85,12 @@ bool may_have_accelerator(const TrainOptions& options) { return options.device !
 
 }  // namespace
 
+BatchOptions batch_sizes(const TrainOptions& options) {
+  if (options.batch_size) return {};
+  refuse_pipe(options.config);
+  return config::read_config(parse_config_of(options), {.strict = options.strict}).config.batch;
+}
+
 bool may_train(const TrainOptions& options, int ranks) {
   const config::ReadResult read = read_and_say_problems(options, ranks);
   if (read.report.has_errors()) return false;

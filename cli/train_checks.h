@@ -11,6 +11,9 @@ namespace zeroshard::cli {
 // is written or truncated, and what is created to see whether it can be is gone again.
 bool may_train(const TrainOptions& options, int ranks);
 
+// What the configuration file says of batch sizes; nothing where the command line replaces them.
+BatchOptions batch_sizes(const TrainOptions& options);
+
 // Throws ConfigError where the folder holds no model that could go on from the prompt.
 void check_generation(const GenerateOptions& options);
 

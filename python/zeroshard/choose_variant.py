@@ -73,14 +73,21 @@ def _say_who_decided(configuration: EngineConfig) -> None:
 
 def _facts(configuration: EngineConfig, device: torch.device) -> "_C.ChoiceFacts":
     facts = _C.ChoiceFacts()
-    facts.ranks, facts.ranks_on_host = distributed.world_size(), distributed.local_ranks()
+    facts.ranks = distributed.world_size()
     facts.on_accelerator = device.type != "cpu"
     facts.micro_steps = configuration.parsed.batch[2] if configuration.parsed.batch else 1
-    everybody = of_all_ranks((_free_on(device), _C.host_memory_room(), (socket.gethostname(), device.index)))
-    places = [place for _, _, place in everybody]
-    facts.device_bytes = _share_of_least([(free, places.count(place)) for free, _, place in everybody])
-    facts.host_bytes = _share_of_least([(room, facts.ranks_on_host) for _, room, _ in everybody])
+    everybody = of_all_ranks((_free_on(device), _C.host_memory_room(), _place_of(device), distributed.local_ranks()))
+    facts.ranks_on_host = max(local for *_, local in everybody)  # the same on all ranks, which must come to one choice
+    places = [place for _, _, place, _ in everybody]
+    facts.device_bytes = _share_of_least([(free, places.count(place)) for free, _, place, _ in everybody])
+    facts.host_bytes = _share_of_least([(room, local) for _, room, _, local in everybody])
     return facts
+
+
+def _place_of(device: torch.device) -> tuple[str, str]:
+    """Equal on ranks that share a device. Not by its index: ranks that see one GPU each all call it the first."""
+    gpu = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
+    return socket.gethostname(), gpu
 
 
 def _free_on(device: torch.device) -> int | None:

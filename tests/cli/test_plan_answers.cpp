@@ -128,7 +128,7 @@ TEST(PlanAnswers, EachRateSaysWhereItIsFrom) {
   const std::string file = (folder.path() / "machine.json").string();
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
-  std::ofstream(file) << R"({"version": 1, "measurements": [{"host": ")" << name
+  std::ofstream(file) << R"({"version": 2, "measurements": [{"host": ")" << name
                       << R"(", "date": "2026-11-18", "ranks": 2, "threads": 1,
                              "product_flops_32": 1e11, "near_bytes": 2e9}]})";
   const std::string ask = "plan --model gpt:layers=2 --device cpu --world-size 2 ";

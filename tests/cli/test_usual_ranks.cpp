@@ -88,6 +88,37 @@ TEST_F(UsualRanks, WhoSaysANumberGetsIt) {
   EXPECT_EQ(ranks("--device cuda --hostfile hosts"), 1);
 }
 
+TEST_F(UsualRanks, NoMoreThanTheBatchSizesAllow) {
+  const auto ranks_for = [&](const std::string& config) {
+    std::ofstream(root_ / "ds.json") << config;
+    return ranks("--device cuda --config ds.json");
+  };
+  EXPECT_EQ(ranks_for(R"({"train_batch_size": 6, "train_micro_batch_size_per_gpu": 2,
+                          "gradient_accumulation_steps": 3})"),
+            1);
+  EXPECT_EQ(ranks_for(R"({"train_batch_size": 6})"), 3);
+  EXPECT_EQ(ranks_for(R"({"train_batch_size": 8})"), 4);
+  EXPECT_EQ(ranks_for(R"({"train_micro_batch_size_per_gpu": 2})"), 4);
+  std::ofstream(root_ / "ds.json") << R"({"train_batch_size": 6})";
+  EXPECT_NE(run("train --data text --device cuda --config ds.json")
+                .err.find("3 ranks, the most of 4 GPUs for which the batch sizes fit"),
+            std::string::npos);
+  EXPECT_NE(run("plan --params 1e9 --device cuda --config ds.json")
+                .out.find("3 ranks, the most for which the batch sizes fit"),
+            std::string::npos);
+}
+
+TEST_F(UsualRanks, OneWhereSeveralCannotBeStarted) {
+  fs::create_directories(root_ / "only");
+  fs::create_symlink("/bin/sh", root_ / "only/sh");
+  const std::string path = "PATH=" + (root_ / "only").string();
+  const Finished finished = run("train --data text --device cuda", path);
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_TRUE(finished.out.starts_with("alone ")) << finished.out;
+  EXPECT_NE(finished.err.find("1 rank, though there are 4 GPUs: mpirun"), std::string::npos)
+      << finished.err;
+}
+
 TEST_F(UsualRanks, AnotherLaunchersRanksAreNotMultiplied) {
   EXPECT_EQ(ranks("--device cuda", "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0"), 1);
   EXPECT_EQ(ranks("--device cuda", "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0"), 1);

@@ -46,6 +46,15 @@ TEST(BatchSize, NothingOrAccumulationAloneIsNoProblem) {
   }
 }
 
+TEST(BatchSize, MostRanksAreThoseThatFit) {
+  EXPECT_EQ(most_ranks(given({}, {}, {}), 4), 4);
+  EXPECT_EQ(most_ranks(given({}, 5, {}), 4), 4);
+  EXPECT_EQ(most_ranks(given(8, {}, {}), 4), 4);
+  EXPECT_EQ(most_ranks(given(6, {}, {}), 4), 3);
+  EXPECT_EQ(most_ranks(given(6, 2, 3), 4), 1);
+  EXPECT_EQ(most_ranks(given(7, 2, 3), 4), 4) << "no number fits, and the error is of as many";
+}
+
 // All that fit, by trying: what was not given may be anything, but the accumulation is 1 where only
 // one size was given (so does DeepSpeed).
 std::vector<BatchSizes> fitting(const BatchOptions& batch, std::int64_t ranks) {

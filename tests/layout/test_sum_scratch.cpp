@@ -53,7 +53,7 @@ TEST(SumScratch, AFactorIsAPowerOfTwoAndTheRest) {
 }
 
 // Two units on two ranks: 64 and 128 elements of a rank's.
-class OfAStep : public testing::Test {
+class OfAStep : public ::testing::Test {
  protected:
   static UnitLayout unit(const char* name, std::int64_t numel, bool trainable = true) {
     return UnitLayout(name, {{"weight", {numel}, DType::bf16, trainable}}, 2);

@@ -1,5 +1,6 @@
 """bench/peers/gpu_row.py and bench/gpu_rows.py on the CPU: every row they can print here, with the same loss from the same model."""
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -66,3 +67,17 @@ def test_tables_of_two_ranks(tmp_path):
     assert rows["zeroshard", 2]["losses"] == rows["zeroshard", 3]["losses"]
     assert sum(" | 1 |" in line and "DDP" in line for line in done.stdout.splitlines()) == 1
     assert "No module named 'deepspeed'" in next(line for line in done.stdout.splitlines() if "DeepSpeed 3" in line)
+
+
+def test_what_was_packed_for_a_machine_without_a_network_is_unpacked(tmp_path):
+    carried = {"prefix": "include/some.h", "deepspeed": "deepspeed/__init__.py"}
+    for part, name in carried.items():
+        file = tmp_path / "there" / part / name
+        file.parent.mkdir(parents=True)
+        file.write_text(part)
+        subprocess.run(["tar", "-C", tmp_path / "there", "-cJf", tmp_path / f"{part}.tar.xz", part], check=True)
+    (tmp_path / "libnccl.so.2.xz").write_bytes(lzma.compress(b"a library"))
+    subprocess.run([ROOT / "bench/carry.sh", "unpack", tmp_path], check=True)
+    assert all((tmp_path / part / name).read_text() == part for part, name in carried.items())
+    assert (tmp_path / "libnccl.so.2").read_bytes() == b"a library"
+    assert subprocess.run([ROOT / "bench/carry.sh", "mend", tmp_path], capture_output=True).returncode == 2

@@ -27,16 +27,6 @@ struct Message {
   bool may_share = false;
 };
 
-NcclWish wish_of_this_rank() {
-  const auto text = env_text(EnvVar::kNccl);
-  if (!text) return NcclWish::automatic;
-  if (text == "0") return NcclWish::never;
-  if (text == "1") return NcclWish::insist;
-  throw ConfigError({.what = "ZEROSHARD_NCCL is neither 0 nor 1",
-                     .value = *text,
-                     .remedy = "1 insists on NCCL, 0 goes through host memory, unset chooses"});
-}
-
 Message message_of_this_rank(Device device, const NcclOptions& options) {
   Message mine;
   const std::string identity = backend_of(device.kind).identity(device.index);
@@ -44,7 +34,7 @@ Message message_of_this_rank(Device device, const NcclOptions& options) {
               mine.identity.begin());
   if (options.library != nullptr) options.library->get_version(&mine.nccl_version);
   if (options.library == nullptr) mine.nccl_version = nccl_version();
-  mine.wish = wish_of_this_rank();
+  mine.wish = nccl_wish();
   mine.may_share = env_integer(EnvVar::kNcclMultiRank).value_or(0) != 0;
   return mine;
 }

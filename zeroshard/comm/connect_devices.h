@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "zeroshard/base/env.h"
+#include "zeroshard/base/error.h"
 #include "zeroshard/comm/communicator.h"
 #include "zeroshard/comm/nccl.h"
 #include "zeroshard/device/device.h"
@@ -22,6 +24,18 @@ inline constexpr bool kNcclHasRunOnGpus = false;
 
 // ZEROSHARD_NCCL: 0, unset, and 1.
 enum class NcclWish { never, automatic, insist };
+
+// This process's. Throws ConfigError for another word. It is here whole, because a plan asks it,
+// too, and links no backend.
+inline NcclWish nccl_wish() {
+  const auto text = env_text(EnvVar::kNccl);
+  if (!text) return NcclWish::automatic;
+  if (text == "0") return NcclWish::never;
+  if (text == "1") return NcclWish::insist;
+  throw ConfigError({.what = "ZEROSHARD_NCCL is neither 0 nor 1",
+                     .value = *text,
+                     .remedy = "1 insists on NCCL, 0 goes through host memory, unset chooses"});
+}
 
 // What a rank knows about itself.
 struct RankDevice {

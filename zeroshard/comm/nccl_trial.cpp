@@ -212,6 +212,7 @@ class Trial {
 
   Buffer on_device(const Bytes& bytes) {
     Buffer memory(options_.device, static_cast<std::int64_t>(bytes.size()));
+    memory.before_write(*copies_);  // it may have been somebody's whose work is not over
     copy_bytes(*copies_, memory.data(), options_.device, bytes.data(), kCpu, memory.bytes());
     memory.wrote(*copies_);
     return memory;

@@ -69,6 +69,13 @@ SolvedBatch solve_batch(const BatchOptions& batch, int world_size) {
   return unsolved(batch, given * steps * ranks, ranks);
 }
 
+int most_ranks(const BatchOptions& batch, int at_most) {
+  for (int ranks = at_most; ranks > 1; --ranks) {
+    if (solve_batch(batch, ranks).what.empty()) return ranks;
+  }
+  return solve_batch(batch, 1).what.empty() ? 1 : at_most;
+}
+
 SolvedBatch check_batch(const BatchOptions& batch) {
   if (!batch.train) return {};
   const std::int64_t micro = batch.micro_per_rank.value_or(1);

@@ -26,6 +26,10 @@ struct SolvedBatch {
 // With nothing given, or the accumulation alone, there is nothing to solve and nothing wrong.
 SolvedBatch solve_batch(const BatchOptions& batch, int world_size);
 
+// The most ranks, up to so many, that the given sizes fit; `at_most` where they fit no number of
+// them.
+int most_ranks(const BatchOptions& batch, int at_most);
+
 // Whether some number of ranks exists for which the given sizes fit; else what and remedy.
 SolvedBatch check_batch(const BatchOptions& batch);
 

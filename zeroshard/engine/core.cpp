@@ -118,6 +118,8 @@ Core::Core(std::vector<std::unique_ptr<FlatUnit>> units, std::shared_ptr<StateMe
       offloaded_(*memory_),
       full_scopes_(flat_.size()) {
   options_.sums = gathers_->device_sums();
+  if (const Device device = memory_->device(); device != kCpu)
+    reading_stream_ = Stream::make(device);
   // Another optimizer than ours works on whole masters, and when it says so.
   if (options_.update) {
     options_.zero.halved_masters = false;
@@ -429,12 +431,6 @@ void Core::adopt_masters(std::optional<std::size_t> only) {
     if (unit == only.value_or(unit)) updater_->adopt_masters(unit);
   }
   gatherer_->wait_for_all();
-}
-
-const std::optional<Stream>& Core::reading_stream() {
-  const Device device = memory_->device();
-  if (!reading_stream_ && device != kCpu) reading_stream_ = Stream::make(device);
-  return reading_stream_;
 }
 
 void Core::finish_reductions() {

@@ -180,7 +180,7 @@ class Core {
   UpdateGate& gate() { return gate_; }
   // An order of its own for who reads states beside training; none on the CPU. There is one for all
   // of them: torch's allocator keeps for each stream what was freed on it.
-  const std::optional<Stream>& reading_stream();
+  const std::optional<Stream>& reading_stream() const { return reading_stream_; }
   // For who needs memory that the ledger counts.
   StateMemory& state_memory() { return *memory_; }
   const Reducer& reducer() const { return *reducer_; }

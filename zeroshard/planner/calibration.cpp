@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;  // 1: far_bytes were a rank's, not a network card's
 
 bool same_setting(const MachineMeasurement& one, const MachineMeasurement& other) {
   return one.host == other.host && one.accelerator == other.accelerator &&

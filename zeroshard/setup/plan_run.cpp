@@ -72,8 +72,9 @@ PlanSubject plan_subject(const config::ReadResult& read, const PlannedModel& mod
 
 DeviceSums assumed_sums(const Config& config, const PlanFacts& facts) {
   if (!facts.on_accelerator || facts.ranks == 1) return DeviceSums::none;
-  const auto wish = env_text(EnvVar::kNccl);
-  if (wish ? *wish != "1" : !kNcclHasRunOnGpus) return DeviceSums::none;
+  const NcclWish wish = nccl_wish();
+  const bool chooses = wish == NcclWish::automatic && kNcclHasRunOnGpus;
+  if (wish != NcclWish::insist && !chooses) return DeviceSums::none;
   return config.zero.deterministic ? DeviceSums::rank_order : DeviceSums::library;
 }
 

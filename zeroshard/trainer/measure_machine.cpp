@@ -279,17 +279,17 @@ MachineMeasurement measure_machine(Device device, Communicator& comm) {
   const Topology topology{.ranks = comm.world_size(), .ranks_per_node = memory.ranks_on_host};
   if (topology.nodes() == 1) {
     rates.near_bytes = network.bytes;
-  } else {
+    rates.collective_seconds = network.seconds;
+  } else {  // its latency has hops of both kinds in it, and is kept for neither
     rates.far_bytes = {
         nic_bytes_per_second(topology, gather_route(accelerator), network.bytes.value), true};
   }
-  rates.collective_seconds = network.seconds;
   return measured;
 }
 
 int measure(const MeasureOptions& options) {
   const Device device = choose_device(options.device, read_launch().local_rank);
-  const bool stays_near = stay_near(device);  // as in training
+  const bool stays_near = read_launch().world_size > 1 && stay_near(device);  // as in training
   if (device == kCpu) keep_torch_cpu_memory();
   const auto comm = join_ranks({}, device);
   choose_threads(*comm, stays_near);

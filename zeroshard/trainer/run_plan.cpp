@@ -221,9 +221,10 @@ std::string judge_memory(const RunSettings& run, const RunPlan& plan, const RunF
   const std::int64_t needed = exact + rest.engine_total(Tier::host) -
                               plan.memory.engine.buffers(BufferUse::undo, Tier::host);
   if (facts.memory.both && needed > *facts.memory.both) {
-    throw StorageError({.what = "the states of the run do not fit into the host's memory",
-                        .value = states_beside(plan.memory.engine, facts),
-                        .remedy = remedy});
+    throw StorageError(
+        {.what = "the states of the run do not fit into the host's memory",
+         .value = states_beside(plan.memory.engine, facts),
+         .remedy = remedy + "; where there is more, such as swap, say --host-memory SIZE"});
   }
   return fmt::format("memory may not be enough: {}; {}", words, remedy);
 }

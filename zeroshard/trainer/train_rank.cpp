@@ -256,7 +256,9 @@ struct Stop {  // how a run learns that it should
 // The exit code.
 int train_on_rank(const TrainOptions& asked, const Launch& launch, const Stop& stop) {
   const Device device = choose_device(asked.device, launch.local_rank, asked.device_memory);
-  const bool stays_near = stay_near(device);  // before there are threads
+  // Before there are threads. A rank by itself has the whole machine, whose other memories its host
+  // updates are as much in need of.
+  const bool stays_near = launch.world_size > 1 && stay_near(device);
   if (device == kCpu) keep_torch_cpu_memory();
   if (device == kCpu && asked.device_memory) cpu_memory_count().set_limit(*asked.device_memory);
   const auto parsed = parse_if_readable(asked);
