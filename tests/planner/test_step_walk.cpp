@@ -11,7 +11,7 @@
 namespace zeroshard {
 namespace {
 
-constexpr double kNear = 1e-9;
+constexpr double kTolerance = 1e-9;
 
 // L equal units, each a bucket; backward takes twice as long as forward.
 struct Equal {
@@ -41,15 +41,15 @@ struct Equal {
 };
 
 TEST(StepWalk, WithoutANetworkItIsWhatIsComputed) {
-  EXPECT_NEAR(Equal{}.seconds(), 30, kNear);
-  EXPECT_NEAR((Equal{.micro_steps = 4}.seconds()), 120, kNear);
+  EXPECT_NEAR(Equal{}.seconds(), 30, kTolerance);
+  EXPECT_NEAR((Equal{.micro_steps = 4}.seconds()), 120, kTolerance);
 }
 
 // Stages 1 and 2: the first gather and the last reduction have nothing to hide behind.
 TEST(StepWalk, TheRefreshHidesBehindTheNextForward) {
-  EXPECT_NEAR((Equal{.gather = 0.5, .reduce = 0.5}.seconds()), 30 + 0.5 + 0.5, kNear);
-  EXPECT_NEAR((Equal{.gather = 3}.seconds()), 10 * 3 + 1 + 20, kNear) << "forward waits";
-  EXPECT_NEAR((Equal{.reduce = 5}.seconds()), 10 + 2 + 10 * 5, kNear) << "backward waits";
+  EXPECT_NEAR((Equal{.gather = 0.5, .reduce = 0.5}.seconds()), 30 + 0.5 + 0.5, kTolerance);
+  EXPECT_NEAR((Equal{.gather = 3}.seconds()), 10 * 3 + 1 + 20, kTolerance) << "forward waits";
+  EXPECT_NEAR((Equal{.reduce = 5}.seconds()), 10 + 2 + 10 * 5, kTolerance) << "backward waits";
 }
 
 // Stage 3: g + (L-1) max(f, g) + f forward, the same backward with what is reduced meanwhile.
@@ -57,9 +57,9 @@ TEST(StepWalk, GathersHideBehindTheUnitBefore) {
   const auto seconds = [](double gather) {
     return Equal{.gather = gather, .sharded = true}.seconds();
   };
-  EXPECT_NEAR(seconds(0.5), (0.5 + 10) + (0.5 + 20), kNear);
-  EXPECT_NEAR(seconds(1.5), (1.5 + 9 * 1.5 + 1) + (1.5 + 20), kNear) << "forward waits";
-  EXPECT_NEAR(seconds(4), (10 * 4 + 1) + (10 * 4 + 2), kNear) << "both wait";
+  EXPECT_NEAR(seconds(0.5), (0.5 + 10) + (0.5 + 20), kTolerance);
+  EXPECT_NEAR(seconds(1.5), (1.5 + 9 * 1.5 + 1) + (1.5 + 20), kTolerance) << "forward waits";
+  EXPECT_NEAR(seconds(4), (10 * 4 + 1) + (10 * 4 + 2), kTolerance) << "both wait";
 }
 
 // In backward the sums travel, too: after all but the first gather, and one after the last unit.
@@ -67,23 +67,23 @@ TEST(StepWalk, GathersAndSumsShareTheNetwork) {
   const auto seconds = [](double each) {
     return Equal{.gather = each, .reduce = each, .sharded = true}.seconds();
   };
-  EXPECT_NEAR(seconds(0.5), (0.5 + 10) + (0.5 + 20) + 0.5, kNear);
-  EXPECT_NEAR(seconds(3), (10 * 3 + 1) + 10 * (3 + 3), kNear);
+  EXPECT_NEAR(seconds(0.5), (0.5 + 10) + (0.5 + 20) + 0.5, kTolerance);
+  EXPECT_NEAR(seconds(3), (10 * 3 + 1) + 10 * (3 + 3), kTolerance);
 }
 
 TEST(StepWalk, WithNothingAheadEveryGatherIsWaitedFor) {
   Equal each{.gather = 0.5, .ahead = 0, .sharded = true};
-  EXPECT_NEAR(each.seconds(), 30 + 20 * 0.5, kNear);
+  EXPECT_NEAR(each.seconds(), 30 + 20 * 0.5, kTolerance);
   each.ahead = 3;
-  EXPECT_NEAR(each.seconds(), 30 + 2 * 0.5, kNear) << "no better than one ahead";
+  EXPECT_NEAR(each.seconds(), 30 + 2 * 0.5, kTolerance) << "no better than one ahead";
 }
 
 // A third bucket needs the buffer of the first. Reduced where they lie, buckets wait for nothing.
 TEST(StepWalk, BucketsWaitForTheirBuffers) {
   Equal each{.reduce = 5, .slots = 1};
-  EXPECT_NEAR(each.seconds(), 10 + 10 * (2 + 5), kNear);
+  EXPECT_NEAR(each.seconds(), 10 + 10 * (2 + 5), kTolerance);
   each.slots = 0;
-  EXPECT_NEAR(each.seconds(), 10 + 2 + 10 * 5, kNear);
+  EXPECT_NEAR(each.seconds(), 10 + 2 + 10 * 5, kTolerance);
 }
 
 // One bucket of everything is reduced when all is over.
@@ -92,29 +92,41 @@ TEST(StepWalk, ALargeBucketIsTheTail) {
   std::vector<std::size_t> all(10);
   std::iota(all.rbegin(), all.rend(), 0);
   step.buckets = {{.units = all, .reduce = 4}};
-  EXPECT_NEAR(walk_seconds(step), 30 + 4, kNear);
+  EXPECT_NEAR(walk_seconds(step), 30 + 4, kTolerance);
 }
 
 TEST(StepWalk, StageZeroGathersTheSumsBesideNothing) {
   WalkedStep step = Equal{.reduce = 0.5}.step();
   for (WalkedUnit& unit : step.units) unit.gradient_gather = 0.5;
   step.agreement = 0.25;
-  EXPECT_NEAR(walk_seconds(step), 30 + 0.5 + 0.25 + 10 * 0.5, kNear);
+  EXPECT_NEAR(walk_seconds(step), 30 + 0.5 + 0.25 + 10 * 0.5, kTolerance);
+}
+
+// All but the last bucket's, which follow the norm; the last but one's follow the last reduction.
+TEST(StepWalk, SumsAreGatheredBehindTheNextBucket) {
+  WalkedStep step = Equal{.reduce = 0.5}.step();
+  for (WalkedUnit& unit : step.units) unit.gradient_gather = 0.5;
+  step.agreement = 0.25;
+  step.gathers_behind = true;
+  EXPECT_NEAR(walk_seconds(step), 30 + (0.5 + 0.5) + 0.25 + 0.5, kTolerance);
+  for (WalkedBucket& bucket : step.buckets) bucket.reduce = 3;
+  EXPECT_NEAR(walk_seconds(step), 10 + 2 + 10 * 3 + 9 * 0.5 + 0.25 + 0.5, kTolerance)
+      << "the network is what takes longest, and never idle";
 }
 
 TEST(StepWalk, TheRootUnitIsThereBeforeForwardAndCompleteAfterBackward) {
   WalkedStep step = Equal{.gather = 0.5, .reduce = 0.5}.step();
   step.root_unit = 0;
-  EXPECT_NEAR(walk_seconds(step), 30 + 0.5 + 0.5, kNear);
+  EXPECT_NEAR(walk_seconds(step), 30 + 0.5 + 0.5, kTolerance);
   step.buckets.back().reduce = 7;  // of unit 0, and of no hurry to anybody else
-  EXPECT_NEAR(walk_seconds(step), 30 + 0.5 + 7, kNear);
+  EXPECT_NEAR(walk_seconds(step), 30 + 0.5 + 7, kTolerance);
 }
 
 TEST(StepWalk, OtherReasonsToWaitRunBesideTheNetwork) {
   WalkedStep step = Equal{.gather = 0.5, .reduce = 0.5}.step();
   step.least_first_forward = 15;
   step.least_last_backward = 25;
-  EXPECT_NEAR(walk_seconds(step), 15 + 25, kNear);
+  EXPECT_NEAR(walk_seconds(step), 15 + 25, kTolerance);
 }
 
 TEST(StepWalk, ManyMicroStepsAreAlike) {
@@ -157,8 +169,8 @@ TEST(StepWalk, IsBetweenTheLanesAndTheirSum) {
       sent += micro_steps * bucket.reduce;
     }
     const double seconds = walk_seconds(step);
-    EXPECT_GE(seconds, std::max(computed, sent) - kNear);
-    EXPECT_LE(seconds, computed + sent + kNear);
+    EXPECT_GE(seconds, std::max(computed, sent) - kTolerance);
+    EXPECT_LE(seconds, computed + sent + kTolerance);
   });
 }
 

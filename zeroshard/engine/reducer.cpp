@@ -16,6 +16,9 @@ Reducer::Reducer(const std::vector<FlatUnit*>& units, const ReducerOptions& opti
                  StateMemory& memory, StreamOrder& order, Communicator& comm)
     : plan_(options.gradients),
       overlap_(options.overlap),
+      gathers_behind_(options.overlap && options.gradients.world_size > 1 &&
+                      options.gradients.stage.gradients_reduced == Placement::replicated &&
+                      options.tiers.first_host_unit >= units.size()),
       passing_bytes_(options.tiers.passing_gradient_bytes),
       trace_(options.trace),
       memory_(memory),
@@ -128,7 +131,7 @@ void Reducer::begin_backward(bool reduces, bool ends_step) {
   const bool was_reduced = std::exchange(reduces_, reduces);
   next_bucket_ = 0;
   for (UnitGradients& unit : units_) {
-    unit.complete = false;
+    unit.complete = unit.gathered = false;
     unit.captured.assign(unit.present.size(), false);
     unit.awaited = unit.trainable;
     for (GradientGroup& group : unit.groups) {
@@ -269,6 +272,10 @@ void Reducer::launch(std::size_t bucket) {
   if (!pairs.empty()) of.handle = comm_.reduce_scatter_into(pairs, options, label_of(of));
   if (ends_step_ && tell_reducing_) tell_reducing(of);
   if (!overlap_ || pairs.empty()) finish(of);
+  if (!gathers_behind_ || !ends_step_ || bucket == 0) return;
+  // The one before has had the time in which this one's gradients were made.
+  finish(buckets_[bucket - 1]);
+  for (const std::size_t index : buckets_[bucket - 1].units) gather(index);
 }
 
 // Makes the unit's gradients complete and adds what there is to send.
@@ -328,11 +335,13 @@ void Reducer::wait_for_own_spans() {
   for (BucketState& bucket : buckets_) {
     if (bucket.launched) finish(bucket);
   }
+  wait_for_gathers();
   if (down_) down_->finish();
 }
 
 void Reducer::settle() noexcept {
   settle_each(buckets_, [](BucketState& bucket) { bucket.handle.wait(); });
+  settle_each(under_way_, [](Handle& handle) { handle.wait(); });
   if (down_) down_->settle();
 }
 
@@ -343,17 +352,23 @@ void Reducer::make_whole() {
   if (plan_.world_size == 1) return;
   const Trace::Scope scope(trace_, Lane::compute, "wait for reductions");
   order_.before_write();
-  std::vector<Handle> handles;
-  for (std::size_t i = 0; i < units_.size(); ++i) {
-    std::vector<GatherPair> pairs;
-    for (const GradientGroup& group : units_[i].groups) {
-      pairs.push_back({group.own_reduced().read(), group.all_reduced()});
-    }
-    if (!pairs.empty()) {
-      handles.push_back(comm_.all_gather_into(pairs, flat_units_[i]->name()));
-    }
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) gather(unit);
+  wait_for_gathers();
+}
+
+// Its own span has been reduced, for what comes next.
+void Reducer::gather(std::size_t unit) {
+  if (std::exchange(units_[unit].gathered, true)) return;
+  std::vector<GatherPair> pairs;
+  for (const GradientGroup& group : units_[unit].groups) {
+    pairs.push_back({group.own_reduced().read(), group.all_reduced()});
   }
-  for (const Handle& handle : handles) order_.wait(handle);
+  if (!pairs.empty()) under_way_.push_back(comm_.all_gather_into(pairs, flat_units_[unit]->name()));
+}
+
+void Reducer::wait_for_gathers() {
+  for (const Handle& handle : under_way_) order_.wait(handle);
+  under_way_.clear();
 }
 
 void Reducer::end_step() {
@@ -366,6 +381,7 @@ void Reducer::end_step() {
       if (elsewhere) group.note_held_use();
       group.end_step();
     }
+    unit.gathered = false;
     unit.present.assign(unit.present.size(), false);
     if (unit.state == GradientState::reduced) {
       move_to(unit.state, GradientState::empty, flat_units_[i]->name());

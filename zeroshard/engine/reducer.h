@@ -59,7 +59,7 @@ class Reducer {
   // After an exception: what this backward has brought so far is forgotten.
   void drop_backward();
 
-  // G is there for what comes next, of what the rank owns.
+  // G is there for what comes next, of what the rank owns, and nothing is under way that writes it.
   void wait_for_own_spans();
   // All of G, where it is replicated: launches what gathers it, and waits. Collective.
   void make_whole();
@@ -95,6 +95,7 @@ class Reducer {
     std::size_t awaited = 0;          // of these, not captured
     GradientState state = GradientState::empty;
     bool complete = false;  // in this backward
+    bool gathered = false;  // the same: what makes G whole is under way, or done
     std::size_t bucket = 0;
     std::int64_t bucket_offset = 0;  // in elements
   };
@@ -127,6 +128,8 @@ class Reducer {
   void launch_what_is_complete();
   void launch(std::size_t bucket);
   void finish(BucketState& bucket);
+  void gather(std::size_t unit);
+  void wait_for_gathers();
   void wait_for(const BucketState& bucket) const;
   void order_capture(const GradientGroup& group, std::size_t parameter);
   bool captured_elsewhere() const;
@@ -137,6 +140,7 @@ class Reducer {
 
   const GradientPlan plan_;
   const bool overlap_;
+  const bool gathers_behind_;  // of G: each bucket's while later gradients are made
   const std::int64_t passing_bytes_;
   std::unique_ptr<GradientsDown> down_;  // where one rank has G of some unit on the host
   Trace* const trace_;
@@ -151,6 +155,7 @@ class Reducer {
   std::vector<BucketState> buckets_;
   std::vector<std::unique_ptr<Slot>> slots_;  // buckets take them in turn
   std::unique_ptr<Slot> root_slot_;
+  std::vector<Handle> under_way_;       // gathers of G
   std::optional<StateBuffer> scratch_;  // for sums that are made on the device
   Ring ring_ = {};                      // of the slots
   std::int64_t root_slot_bytes_ = 0;    // of the root unit's

@@ -184,6 +184,8 @@ class StepClock {
       step.buckets.push_back({bucket.units, bucket.reduces > 0 ? reduce_seconds(bucket.bytes) : 0});
       step.reduces_each = step.reduces_each || bucket.reduces > 1;
     }
+    step.gathers_behind = stage_.gradients_reduced == Placement::replicated &&
+                          tiers_.first_host_unit >= step.units.size();
     step.bucket_slots = messages_.bucket_slots;
     step.forward = messages_.forward;
     step.backward = messages_.backward;

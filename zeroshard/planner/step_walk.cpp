@@ -16,6 +16,7 @@ class Walk {
       : step_(step),
         arrived_(step.units.size(), 0),
         reduced_(step.buckets.size(), 0),
+        is_gathered_(step.units.size(), false),
         bucket_of_(step.units.size(), 0) {
     for (std::size_t b = 0; b < step.buckets.size(); ++b) {
       for (const std::size_t unit : step.buckets[b].units) bucket_of_[unit] = b;
@@ -118,30 +119,44 @@ class Walk {
     const std::size_t bucket = bucket_of_[unit];
     if (step_.buckets[bucket].units.back() != unit || step_.buckets[bucket].reduce == 0) return;
     reduced_[bucket] = send(step_.buckets[bucket].reduce);
+    if (step_.gathers_behind && !reducing_.empty()) gather_all_of(reducing_.back());
     reducing_.push_back(bucket);
+  }
+
+  void gather_all_of(std::size_t bucket) {
+    wait_until(reduced_[bucket]);
+    for (const std::size_t unit : step_.buckets[bucket].units) {
+      gathered_ = send(step_.units[unit].gradient_gather);
+      is_gathered_[unit] = true;
+    }
   }
 
   void wait_for_reductions() {
     for (const std::size_t bucket : reducing_) wait_until(reduced_[bucket]);
   }
 
-  // Ranks agree on the norm, and where all of G is wanted it is gathered: nothing else happens
-  // meanwhile.
+  // Ranks agree on the norm, and where all of G is wanted what is left of it is gathered: nothing
+  // else happens meanwhile.
   void agree() {
     wait_for_reductions();
+    wait_until(gathered_);
     wait_until(send(step_.agreement));
-    for (const WalkedUnit& unit : step_.units) wait_until(send(unit.gradient_gather));
+    for (std::size_t i = 0; i < step_.units.size(); ++i) {
+      if (!is_gathered_[i]) wait_until(send(step_.units[i].gradient_gather));
+    }
   }
 
   const WalkedStep& step_;
-  std::vector<double> arrived_;  // a unit's parameters
-  std::vector<double> reduced_;  // a bucket
+  std::vector<double> arrived_;    // a unit's parameters
+  std::vector<double> reduced_;    // a bucket
+  std::vector<bool> is_gathered_;  // all of G, of a unit
   std::vector<std::size_t> bucket_of_;
   std::vector<std::size_t> reducing_;  // in this backward
   std::size_t visited_ = 0;
   std::size_t called_ = 0;
   double now_ = 0;
   double network_ = 0;
+  double gathered_ = 0;
 };
 
 }  // namespace

@@ -40,7 +40,10 @@ struct WalkedStep {
   GatherOrder backward = {};
   std::int64_t micro_steps = 1;
   bool reduces_each = false;  // micro-step; else the last one alone
-  double agreement = 0;       // of the norm
+  // All of G is gathered behind each bucket's reduction, once the next bucket is complete; else
+  // behind the norm, as that of the last bucket is.
+  bool gathers_behind = false;
+  double agreement = 0;  // of the norm
   // At least so long for reasons other than the network (docs/offload.md).
   double least_forward = 0;
   double least_backward = 0;
