@@ -21,6 +21,7 @@ int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
 constexpr int kNotSupported = 801;
 int cuGetErrorString() { return kNotSupported; }
 int cuDeviceGetUuid_v2() { return kNotSupported; }
+int cuDeviceGetPCIBusId() { return kNotSupported; }
 int cuDeviceGetAttribute() { return kNotSupported; }
 int cuDevicePrimaryCtxRetain() { return kNotSupported; }
 int cuCtxGetCurrent() { return kNotSupported; }

@@ -1,4 +1,6 @@
 """States on the host: the same bits as on the device, whatever the optimizer, and whoever reads them after a step."""
+import time
+
 import pytest
 import torch
 from engine_models import Net, made, next_token_loss, settings, start, tokens_of, train, train_new
@@ -53,6 +55,8 @@ def early_updates_are_right(stage):
             for micro in range(2):
                 loss = next_token_loss(engine, tokens_of(step, distributed.rank(), micro))
                 engine.backward(loss)
+                if micro == 1 and step % 4 == 0:
+                    time.sleep(0.1)  # a busy machine needs a moment until an update has begun
                 if micro == 1 and step % 4 == 1:
                     engine.zero_grad()
                 if micro == 1 and step % 4 == 2:
