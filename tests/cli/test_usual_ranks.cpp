@@ -22,6 +22,11 @@ constexpr const char* kSaid =
     "zeroshard[0]: info: 4 ranks, one for each GPU; --ranks N starts another number, "
     "CUDA_VISIBLE_DEVICES=0,1 leaves GPUs to others\n";
 
+// A build without MPI starts one rank, and says so.
+bool starts_several() {
+  return run_program(ZEROSHARD_BINARY, "--version").out.find("MPI   none") == std::string::npos;
+}
+
 // A folder with `bin/zeroshard`, a training program and an mpirun that say how they were called.
 class UsualRanks : public testing::Test {
  protected:
@@ -60,6 +65,7 @@ class UsualRanks : public testing::Test {
 };
 
 TEST_F(UsualRanks, TrainStartsOneForEachGpuAndSaysSo) {
+  if (!starts_several()) GTEST_SKIP() << "this build has no MPI";
   const Finished finished = run("train --data text --device cuda");
   EXPECT_EQ(finished.err, kSaid);
   EXPECT_NE(finished.out.find(" -n 4 "), std::string::npos) << finished.out;
@@ -67,6 +73,7 @@ TEST_F(UsualRanks, TrainStartsOneForEachGpuAndSaysSo) {
 }
 
 TEST_F(UsualRanks, TrainTakesTheGpusThatCudaShows) {
+  if (!starts_several()) GTEST_SKIP() << "this build has no MPI";
   EXPECT_EQ(ranks("--device cuda", "CUDA_VISIBLE_DEVICES=3,1"), 2);
   EXPECT_EQ(ranks("--device cuda", "CUDA_VISIBLE_DEVICES=GPU-2a,GPU-0,GPU-1abc"), 3);
   EXPECT_EQ(ranks("--device cuda", "CUDA_VISIBLE_DEVICES=2,7,0"), 1);
@@ -89,6 +96,7 @@ TEST_F(UsualRanks, WhoSaysANumberGetsIt) {
 }
 
 TEST_F(UsualRanks, NoMoreThanTheBatchSizesAllow) {
+  if (!starts_several()) GTEST_SKIP() << "this build has no MPI";
   const auto ranks_for = [&](const std::string& config) {
     std::ofstream(root_ / "ds.json") << config;
     return ranks("--device cuda --config ds.json");
@@ -109,6 +117,7 @@ TEST_F(UsualRanks, NoMoreThanTheBatchSizesAllow) {
 }
 
 TEST_F(UsualRanks, OneWhereSeveralCannotBeStarted) {
+  if (!starts_several()) GTEST_SKIP() << "this build has no MPI";
   fs::create_directories(root_ / "only");
   fs::create_symlink("/bin/sh", root_ / "only/sh");
   const std::string path = "PATH=" + (root_ / "only").string();
@@ -119,7 +128,15 @@ TEST_F(UsualRanks, OneWhereSeveralCannotBeStarted) {
       << finished.err;
 }
 
+TEST_F(UsualRanks, OneInABuildWithoutMpi) {
+  if (starts_several()) GTEST_SKIP() << "this build has MPI";
+  EXPECT_EQ(ranks("--device cuda"), 1);
+  EXPECT_EQ(run("train --data text --device cuda").err,
+            "zeroshard[0]: info: 1 rank, though there are 4 GPUs: this build has no MPI\n");
+}
+
 TEST_F(UsualRanks, AnotherLaunchersRanksAreNotMultiplied) {
+  if (!starts_several()) GTEST_SKIP() << "this build has no MPI";
   EXPECT_EQ(ranks("--device cuda", "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0"), 1);
   EXPECT_EQ(ranks("--device cuda", "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0"), 1);
   EXPECT_EQ(ranks("--device cuda", "SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0"), 4)
