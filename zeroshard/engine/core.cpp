@@ -11,6 +11,7 @@
 #include "zeroshard/base/error.h"
 #include "zeroshard/engine/tensors.h"
 #include "zeroshard/engine/traced_communicator.h"
+#include "zeroshard/layout/gather_limits.h"
 #include "zeroshard/precision/gradient_scale.h"
 
 namespace zeroshard {
@@ -33,13 +34,6 @@ std::vector<FlatUnit*> pointers(const std::vector<std::unique_ptr<FlatUnit>>& un
   std::vector<FlatUnit*> all;
   for (const auto& unit : units) all.push_back(unit.get());
   return all;
-}
-
-GatherLimits gather_limits(const ZeroOptions& zero) {
-  return {.persistence_numel = zero.persistence_numel,
-          .model_persistence_numel = zero.model_persistence_numel,
-          .prefetch_numel = zero.prefetch_numel,
-          .max_live_numel = zero.max_live_numel};
 }
 
 GradientPlan gradient_plan(const EngineOptions& options, const Stage& stage,

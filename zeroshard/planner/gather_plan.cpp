@@ -1,5 +1,7 @@
 #include "zeroshard/planner/gather_plan.h"
 
+#include "zeroshard/layout/gather_limits.h"
+
 namespace zeroshard {
 namespace {
 
@@ -10,13 +12,6 @@ std::vector<UnitSize> unit_sizes(const ModelLayout& model) {
     units.push_back({totals.numel, totals.gathered_bytes, model.root_unit() == i});
   }
   return units;
-}
-
-GatherLimits gather_limits(const ZeroOptions& zero) {
-  return {.persistence_numel = zero.persistence_numel,
-          .model_persistence_numel = zero.model_persistence_numel,
-          .prefetch_numel = zero.prefetch_numel,
-          .max_live_numel = zero.max_live_numel};
 }
 
 }  // namespace
